@@ -1,5 +1,6 @@
 #include "rendezvous/client/connect.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <random>
@@ -11,6 +12,7 @@
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/elected.h"
 #include "rendezvous/client/link.h"
 #include "rendezvous/client/look.h"
 #include "rendezvous/core/rank_assignment.h"
@@ -76,6 +78,7 @@ class Client final : public RendezvousClient {
     inbox_->Close();
     if (thread_.joinable()) thread_.join();
     stop_->Set();
+    if (etcd_ != nullptr) etcd_->Cancel();
     helper_.reset();
     const std::lock_guard lock(gate_->mutex);
     gate_->is_open = false;
@@ -140,6 +143,7 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const LookAtEndpoint& action) {
+    if (etcd_ != nullptr) return LookByEtcd(action);
     Resolver resolver = options_.resolver;
     if (action.is_at_link) {
       resolver = [address = address_](const std::string&, uint16_t) {
@@ -157,7 +161,44 @@ class Client final : public RendezvousClient {
          });
   }
 
+  void LookByEtcd(const LookAtEndpoint& action) {
+    Send(
+        [etcd = etcd_, options = options_, is_key_only = action.is_key_only, identity = Identity(),
+         stop = stop_] {
+          return LookForLeader(*etcd, options.etcd, options, is_key_only, options.resolver,
+                               identity, *stop);
+        },
+        [this, is_key_only = action.is_key_only](const LeaderLook& look) {
+          if (!is_key_only) address_ = look.address;
+          seen_revision_ = look.revision;
+          Feed(look.seen);
+        });
+  }
+
+  void HostByEtcd() {
+    const uint64_t number = ++hostings_;
+    Candidacy candidacy{
+        .etcd = options_.etcd,
+        .run_id = options_.policy.run_id,
+        .local_addr = options_.local_addr,
+        .host_name = HostName(),
+        .seen_revision = seen_revision_,
+        .job_time = std::max(options_.policy.orphan_timeout, options_.policy.join_timeout),
+        .on_lost = [this, number, inbox = inbox_](const std::string& why) {
+          inbox->Post([this, number, why] {
+            if (number == hostings_) Feed(HostLost{why});
+          });
+        }};
+    Send([candidacy = std::move(candidacy),
+          start = CoordinatorOptions(0)] { return HostAsLeader(candidacy, start); },
+         [this](ElectedHost& host) {
+           hosted_ = std::move(host.coordinator);
+           Feed(host.answer);
+         });
+  }
+
   void Do(const HostHere& action) {
+    if (etcd_ != nullptr) return HostByEtcd();
     Send([options = CoordinatorOptions(action.port)] { return Coordinator::Start(options); },
          [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
            if (started.ok()) hosted_ = *std::move(started);
@@ -241,11 +282,19 @@ class Client final : public RendezvousClient {
   const std::shared_ptr<Interrupt> stop_ = std::make_shared<Interrupt>();
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 
+  // Of the helper's errands; null where etcd has no part in it.
+  const std::shared_ptr<EtcdClient> etcd_ =
+      options_.mode == ContactOptions::Mode::kElected
+          ? std::make_shared<EtcdClient>(options_.etcd, options_.resolver)
+          : nullptr;
+
   // The thread's own.
   ContactCore core_;
   SocketAddress address_;  // where the last look found somebody
   std::unique_ptr<Coordinator> hosted_;
-  uint64_t links_ = 0;  // opened so far: the number of the last one
+  int64_t seen_revision_ = 0;  // of the leader's key at the last look
+  uint64_t hostings_ = 0;      // tried so far: the number of the last one
+  uint64_t links_ = 0;         // opened so far: the number of the last one
   OwnedLink link_;
   bool is_silent_ = false;
 

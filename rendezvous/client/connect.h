@@ -10,6 +10,7 @@
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/client/tunnels.h"
+#include "rendezvous/etcd/etcd_options.h"
 #include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
@@ -26,6 +27,7 @@ struct RendezvousOptions : ContactOptions {
   // The ways to the other agents, by whose identity a coordinator here knows them; null: plain TCP,
   // and whoever reaches the port is believed.
   std::shared_ptr<Tunnels> tunnels;
+  EtcdOptions etcd;  // kElected
 };
 
 // The client of one agent for its whole life. Returns at once and never fails: resolving names,

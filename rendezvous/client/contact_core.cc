@@ -27,6 +27,8 @@ std::optional<bool> HostsByName(const ContactOptions& options, const std::string
       return true;
     case ContactOptions::Mode::kStatic:
       return options.node_rank == 0;
+    case ContactOptions::Mode::kElected:
+      return options.is_host.value_or(true);
     case ContactOptions::Mode::kDynamic:
       break;
   }
@@ -41,18 +43,6 @@ std::optional<bool> HostsByName(const ContactOptions& options, const std::string
 
 }  // namespace
 
-Duration Backoff::Next(TimePoint now, double jitter) {
-  if (!started_at_) {
-    started_at_ = now;
-    return Duration{0};
-  }
-  const Duration limit = now - *started_at_ < kEarlyPhase ? kEarlyLimit : kLimit;
-  const Duration delay = std::min(next_, limit);
-  next_ = std::min(delay * 2, kLimit);
-  const auto half = delay / 2;
-  return half + Duration(static_cast<Duration::rep>(jitter * static_cast<double>(half.count())));
-}
-
 ContactCore::ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed,
                          TimePoint now)
     : options_(std::move(options)),
@@ -66,7 +56,7 @@ ContactCore::ContactCore(ContactOptions options, const std::string& host_name, u
       attempt_at_(now + backoff_.Next(now, 0)),
       is_name_checked_(options_.local_addr.empty()),
       hosts_(hosts_by_name_.value_or(false)),
-      tries_host_(hosts_),
+      tries_host_(hosts_ && !IsElected()),
       without_contact_since_(now) {}
 
 std::vector<ContactAction> ContactCore::Step(TimePoint now, const ContactEvent& event) {
@@ -92,6 +82,7 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
     if (!is_saying_ && !is_closing_) at(next_beat_);
     if (WatchesMachine() && errand_ == Errand::kNone) at(KnockAt());
   }
+  if (WatchAt() && errand_ == Errand::kNone) at(*WatchAt());
   const bool is_told = loss_ && loss_->unanswered_for > Duration{0};
   if (WatchesMachine() && UnansweredAt() && !is_told) at(*UnansweredAt());
   return next;
@@ -99,6 +90,7 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
 
 void ContactCore::GoOn() {
   if (WatchesMachine()) JudgeMachine();
+  WatchLeader();
   if (state_ == State::kFound && record_.has_unsaid() && !end_by_ && !is_stopping_host_) Link();
   if (state_ == State::kLinked) Talk();
   if (state_ == State::kSeeking && !end_by_) Seek();
@@ -108,8 +100,7 @@ void ContactCore::GoOn() {
 void ContactCore::Seek() {
   if (!record_.is_assigned() && now_ >= GiveUpAt()) return Fail(GiveUpText());
   if (errand_ == Errand::kLook && now_ >= LongLookAt() && !record_.is_assigned()) {
-    TellWait(kLongLookText, absl::StrCat("waiting for the coordinator at ", Place(),
-                                         " (last try: ", kLongLookText, ")"));
+    TellWait(kLongLookText, WaitText(kLongLookText));
   }
   if (errand_ != Errand::kNone || now_ < attempt_at_) return;
   errand_since_ = now_;
@@ -121,19 +112,21 @@ void ContactCore::Seek() {
     Do(HostHere{.port = Port()});
   } else {
     errand_ = Errand::kLook;
-    Do(LookAtEndpoint{.port = Port(), .is_port_here = hosts_});
+    Do(LookAtEndpoint{.port = Port(), .is_port_here = hosts_ && !IsElected()});
   }
 }
 
 void ContactCore::On(const Looked& look) {
   const Errand errand = std::exchange(errand_, Errand::kNone);
   if (errand == Errand::kLook) NoteAnswer(look);
+  if (IsElected() && state_ == State::kLinked) return HearOfLeader(look);
   if (state_ != State::kSeeking) return;
   if (errand == Errand::kName) return JudgeName(look);
   const bool has_no_address =
       look.outcome == Outcome::kNoName || look.outcome == Outcome::kNameLater;
   if (!hosts_by_name_ && !has_no_address) hosts_ = look.is_this_host;
   ip_ = look.ip;
+  leader_ = look.place;
   if (look.outcome != Outcome::kOurs) return JudgeAttempt(look);
   is_apart_ = look.is_apart;
   other_run_.clear();
@@ -155,10 +148,12 @@ void ContactCore::On(const Hosted& hosted) {
     case Hosted::Outcome::kHosting:
       is_hosting_ = true;
       had_contact_ = true;
+      made_leader_ = leader_ = hosted.place;
       Tell(ContactMade{HasPort() ? Place() : "", true});
       if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
       return Find();
     case Hosted::Outcome::kPortTaken:
+      if (IsElected()) return JudgeAttempt({.text = hosted.text});
       if (!taken_since_) taken_since_ = now_;
       attempt_at_ = now_;  // look at once who has it
       return;
@@ -194,6 +189,7 @@ void ContactCore::JudgeName(const Looked& look) {
 }
 
 void ContactCore::JudgeAttempt(const Looked& look) {
+  if (IsElected()) return JudgeLeader(look);
   const bool is_refused = look.outcome == Outcome::kRefused;
   const bool is_replaced = look.outcome == Outcome::kOtherRun ||
                            look.outcome == Outcome::kForeign ||
@@ -228,8 +224,7 @@ void ContactCore::JudgeAttempt(const Looked& look) {
   if (tries_host_ && !taken_since_) {
     attempt_at_ = now_;
   } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
-    TellWait(look.text, absl::StrCat("waiting for the coordinator at ", Place(),
-                                     " (last try: ", look.text, ")"));
+    TellWait(look.text, WaitText(look.text));
   }
 }
 
@@ -334,7 +329,14 @@ std::string ContactCore::AttemptText(const Looked& look) const {
                       "): use another port");
 }
 
+std::string ContactCore::WaitText(const std::string& last_try) const {
+  const std::string whose = IsElected() ? "whom etcd names, " : "at ";
+  return absl::StrCat("waiting for the coordinator ", whose, Place(), " (last try: ", last_try,
+                      ")");
+}
+
 std::string ContactCore::Place(const std::string& ip) const {
+  if (IsElected()) return leader_.empty() ? options_.endpoint_host : leader_;
   const std::string place = EndpointText(options_.endpoint_host, Port());
   return ip.empty() || ip == options_.endpoint_host ? place : absl::StrCat(place, " (", ip, ")");
 }
@@ -353,6 +355,8 @@ std::string ContactCore::GiveUpText() const {
 }
 
 bool ContactCore::MayHost() const {
+  // Workers live on: whoever leads takes their round up.
+  if (IsElected()) return hosts_ && !is_hosting_;
   return hosts_ && !is_hosting_ && !is_apart_ && !record_.is_assigned();
 }
 

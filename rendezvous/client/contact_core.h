@@ -26,6 +26,7 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/client/agent_record.h"
+#include "rendezvous/client/backoff.h"
 #include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/core/types.h"
 
@@ -37,13 +38,14 @@ struct ContactOptions {
     kStandalone,  // everything in this process, no port, no gRPC
     kStatic,      // node_rank 0 hosts; nobody else binds
     kDynamic,     // c10d: whose host is the endpoint's hosts
+    kElected,     // etcd: whoever etcd says leads the job
   };
   Mode mode = Mode::kStandalone;
   // As this node was started; a coordinator of ours follows it. Its join_timeout is how long an
   // agent without workers goes on without a coordinator, from its last contact or its last Join,
   // whichever is later. An agent with workers goes on without end.
   Policy policy;
-  std::string endpoint_host;  // as the user wrote it, without brackets
+  std::string endpoint_host;  // as the user wrote it, without brackets; kElected: all of etcd
   uint16_t endpoint_port = 0;
   // Where all nodes look, and the first one hosts, in turn while others have the endpoint's port.
   // REQUIRES: the run id is this job's alone, as it tells whose coordinator a port is; at most one
@@ -55,7 +57,7 @@ struct ContactOptions {
   // address may be another machine's, of a relay say. Empty: nothing.
   std::string local_addr;
   std::string local_addr_source = "--local_addr";
-  std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts
+  std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts; kElected: who may
   int node_rank = -1;           // kStatic: 0 hosts
 };
 
@@ -103,13 +105,17 @@ struct Looked {
     kUnreachable,  // `text` says why
     kNoName,       // the resolver is sure that there is no such name
     kNameLater,    // the resolver may answer later
-    kFound,        // the name is one
+    kFound,        // the name is one; kElected: somebody leads
+    // kElected:
+    kVacant,  // nobody leads
+    kBarred,  // etcd's answer, which no other attempt changes: `text` says what to do
   };
   Outcome outcome = Outcome::kUnreachable;
   std::string text = {};      // one phrase for people, without control characters
   std::string ip = {};        // of the address that answered best; empty: there is none
   bool is_this_host = false;  // one of the endpoint's addresses is this machine's
   bool is_apart = false;      // kOurs: the coordinator lives in no member's agent
+  std::string place = {};     // kElected: where the leader's coordinator is; empty: not known
   // kUnreachable: no kernel answered, by the network's word or within the time of a connect.
   bool is_unanswered = false;
 };
@@ -117,11 +123,16 @@ struct Looked {
 struct Hosted {
   enum class Outcome { kHosting, kPortTaken, kFailed };
   Outcome outcome = Outcome::kHosting;
-  std::string text = {};  // kFailed: why
-  bool is_local = false;  // kFailed: RendezvousFailed::Kind::kLocal
+  std::string text = {};   // kFailed: why; kElected: also of kPortTaken, which is a place here
+  bool is_local = false;   // kFailed: RendezvousFailed::Kind::kLocal
+  std::string place = {};  // kElected: where the others reach it
 };
 // The coordinator of this process has ended its job: the verdict is known wherever it can be.
 struct HostFinished {};
+// The coordinator of this process may not speak for its job any more: `text` says why.
+struct HostLost {
+  std::string text;
+};
 // The answer to StopHosting: the port is free.
 struct HostStopped {};
 // What was to be said last has been said; over a local link: and applied.
@@ -142,8 +153,8 @@ struct LinkEnded {
 
 using ContactEvent =
     std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, AskCommand, AnswerCommand,
-                 StopCommand, EndCommand, Looked, Hosted, HostFinished, HostStopped, Said, Heard,
-                 BeatAnswered, LinkEnded, TimePassed>;
+                 StopCommand, EndCommand, Looked, Hosted, HostFinished, HostLost, HostStopped, Said,
+                 Heard, BeatAnswered, LinkEnded, TimePassed>;
 
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
@@ -151,6 +162,7 @@ struct LookAtEndpoint {
   uint16_t port = 0;
   bool is_port_here = false;  // not at the endpoint's name, but at its port on this machine
   bool is_at_link = false;    // not at the endpoint's name, but where the link leads
+  bool is_key_only = false;   // kElected: who leads, by etcd's word alone
 };
 struct HostHere {
   uint16_t port = 0;
@@ -179,26 +191,6 @@ struct Emit {
 using ContactAction = std::variant<CheckLocalName, LookAtEndpoint, HostHere, StopHosting, OpenLink,
                                    SayEvent, CloseLink, Emit>;
 
-// 5 ms, doubling: up to 250 ms within the first 10 s, when an endpoint is about to come up, then up
-// to 2 s. Each delay is spread over its upper half, so that a thousand agents which lost the same
-// coordinator do not come back as one.
-class Backoff {
- public:
-  static constexpr Duration kFirst = std::chrono::milliseconds(5);
-  static constexpr Duration kEarlyLimit = std::chrono::milliseconds(250);
-  static constexpr Duration kEarlyPhase = std::chrono::seconds(10);
-  static constexpr Duration kLimit = std::chrono::seconds(2);
-
-  // `jitter` is from [0, 1): where in its upper half the delay lies.
-  // The first delay since construction or Reset is 0.
-  Duration Next(TimePoint now, double jitter);
-  void Reset() { *this = Backoff(); }
-
- private:
-  std::optional<TimePoint> started_at_;
-  Duration next_ = kFirst;
-};
-
 class ContactCore {
  public:
   enum class State { kSeeking, kFound, kLinked, kOver, kEnded };
@@ -220,6 +212,8 @@ class ContactCore {
   // coordinator whose connections live and which does not answer.
   static constexpr Duration kMaxSilence = std::chrono::seconds(15);
   static constexpr Duration kMaxBeatInterval = std::chrono::seconds(1);
+  // How often etcd is asked who leads while the leader's coordinator is silent.
+  static constexpr Duration kWatchEvery = std::chrono::milliseconds(250);
 
   // `seed` spreads the waits between attempts; `host_name` is this machine's.
   ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed, TimePoint now);
@@ -247,6 +241,7 @@ class ContactCore {
   void On(const Looked& look);
   void On(const Hosted& hosted);
   void On(const HostFinished&);
+  void On(const HostLost& lost);
   void On(const HostStopped&);
   void On(const Said&);
   void On(const Heard& heard);
@@ -268,6 +263,13 @@ class ContactCore {
 
   void JudgeName(const Looked& look);
   void JudgeAttempt(const Looked& look);
+  // contact_election.cc, of kElected.
+  bool IsElected() const { return options_.mode == ContactOptions::Mode::kElected; }
+  void JudgeLeader(const Looked& look);
+  // Of an agent whose coordinator, elsewhere, is silent: whether that leads still.
+  void WatchLeader();
+  std::optional<TimePoint> WatchAt() const;
+  void HearOfLeader(const Looked& look);
   // Why an agent that waits for a place should not go on; nullopt: it should.
   std::optional<std::string> FinalTrouble(const Looked& look) const;
   // Of a job whose coordinator was not met yet: whether it may be at the next port.
@@ -305,6 +307,7 @@ class ContactCore {
   // "HOST:PORT", with the address behind the name where it differs: "node1:29400 (10.0.0.1)".
   std::string Place(const std::string& ip = "") const;
   std::string AttemptText(const Looked& look) const;
+  std::string WaitText(const std::string& last_try) const;
   std::string PortHere() const;
   std::string TakenText() const;
   std::string GiveUpText() const;
@@ -342,6 +345,7 @@ class ContactCore {
   std::optional<TimePoint> silent_since_;  // the first look of an unbroken row of kSilent ones
   bool is_apart_ = false;                  // the coordinator that was found last
   std::string ip_;                         // where the last look was
+  std::string leader_;                     // kElected: whose place the last look found
   std::string trouble_;                    // of the last attempt
   std::string told_;
   std::string other_run_;   // whose coordinator was found: what this node ends with when refused
@@ -356,6 +360,7 @@ class ContactCore {
   TimePoint joined_at_{};
   bool had_contact_ = false;         // ever
   bool has_contact_ = false;         // on this link
+  std::string made_leader_;          // kElected: with whom it was told last
   std::optional<ContactLost> loss_;  // the last word on contact, if it was that
   // When the coordinator's machine last answered, its kernel alone or more of it, and whether it
   // has let a connect wait for nothing since.

@@ -76,7 +76,8 @@ void ContactCore::Talk() {
   }
   if (is_saying_ || is_closing_) return;
   if (std::optional<Event> event = record_.NextToSay(now_)) {
-    if (auto* joined = std::get_if<NodeJoined>(&*event)) joined->node.is_endpoint_node = is_local_;
+    if (auto* joined = std::get_if<NodeJoined>(&*event))
+      joined->node.is_endpoint_node = is_local_ && !IsElected();
     // The shortest round trip: the others also waited in some queue.
     const auto trip = std::min_element(round_trips_.begin(), round_trips_.end());
     is_saying_ = true;
@@ -154,12 +155,13 @@ void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   TellWait(trouble_, absl::StrCat("the job \"", options_.policy.run_id, "\" at ", Place(),
                                   " is ending; waiting for the next one"));
   SeekAgain();
-  tries_host_ = MayHost();
+  tries_host_ = MayHost() && !IsElected();
 }
 
 void ContactCore::MakeContact() {
   if (std::exchange(has_contact_, true)) return;
-  if (!std::exchange(had_contact_, true)) Tell(ContactMade{Place(ip_), false});
+  const bool is_other_leader = std::exchange(made_leader_, leader_) != leader_;
+  if (!std::exchange(had_contact_, true) || is_other_leader) Tell(ContactMade{Place(ip_), false});
   backoff_.Reset();
   told_.clear();
   other_run_.clear();
@@ -182,7 +184,7 @@ void ContactCore::LoseContact(ContactLost loss) {
 }
 
 bool ContactCore::WatchesMachine() const {
-  const bool is_elsewhere = !is_hosting_ && !is_apart_;
+  const bool is_elsewhere = !is_hosting_ && !is_apart_ && !IsElected();
   const bool is_under_way = state_ == State::kSeeking || state_ == State::kLinked;
   return is_elsewhere && is_under_way && !end_by_ && had_contact_ && record_.had_round();
 }
@@ -200,6 +202,8 @@ void ContactCore::NoteAnswer(const Looked& look) {
     case Outcome::kNoName:
     case Outcome::kNameLater:
     case Outcome::kFound:
+    case Outcome::kVacant:
+    case Outcome::kBarred:
       return;               // of a resolver
     case Outcome::kSilent:  // the kernel connected for a process that says nothing: at first
       answered_at_ = std::max(answered_at_, errand_since_);

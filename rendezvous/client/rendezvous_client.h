@@ -35,7 +35,7 @@ struct Concluded {
   Verdict verdict;
 };
 // The coordinator is known: it has answered for the first time, or from now on this process hosts
-// it.
+// it. Given again where another one, elsewhere, is found in its place.
 struct ContactMade {
   std::string place;  // "node1:29400 (10.0.0.1)"; empty: there is no port
   bool is_hosted_here = false;

@@ -48,9 +48,10 @@ std::string CauseOf(const grpc::Status& status) {
 
 // gRPC's codes are absl's. What is not found is a lease: an answer.
 absl::Status ErrorOf(const std::string& member, const grpc::Status& status) {
-  const auto code = status.error_code() == grpc::StatusCode::NOT_FOUND
-                        ? absl::StatusCode::kAborted
-                        : static_cast<absl::StatusCode>(status.error_code());
+  auto code = static_cast<absl::StatusCode>(status.error_code());
+  if (code == absl::StatusCode::kNotFound) code = absl::StatusCode::kAborted;
+  // Of etcd's disk, not of this machine.
+  if (code == absl::StatusCode::kResourceExhausted) code = absl::StatusCode::kUnavailable;
   return absl::Status(code, absl::StrCat("etcd at ", member, ": ", CauseOf(status)));
 }
 
@@ -120,12 +121,16 @@ bool IsFinal(const absl::Status& status) {
 
 struct EtcdClient::Connections {
   Connections(EtcdOptions given, Resolver resolver)
-      : options(std::move(given)), resolve(std::move(resolver)), channels(options.members.size()) {}
+      : options(std::move(given)), resolve(std::move(resolver)), members(options.members.size()) {}
 
   const EtcdOptions options;
   const Resolver resolve;
+  struct Member {
+    std::shared_ptr<grpc::Channel> channel;
+    size_t turn = 0;  // of the addresses that its name has
+  };
   // The driving thread's. A channel that failed is made anew: gRPC would wait before it tries it.
-  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  std::vector<Member> members;
   size_t current = 0;
   std::string token;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
@@ -156,8 +161,10 @@ struct EtcdClient::Connections {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(size_t member) {
-    if (channels[member] != nullptr) return channels[member];
+  // `addresses`: how many the member's name has, where it was resolved just now.
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(size_t member, size_t& addresses) {
+    Member& at = members[member];
+    if (at.channel != nullptr) return at.channel;
     if (absl::Status status = MakeCredentials(); !status.ok()) return status;
     const EtcdMember& to = options.members[member];
     const Resolution names = resolve(to.host, to.port);
@@ -167,9 +174,16 @@ struct EtcdClient::Connections {
       if (names.outcome == Resolution::Outcome::kNoSuchName) return absl::NotFoundError(text);
       return absl::UnavailableError(text);
     }
-    channels[member] =
-        MakeForeignChannel(names.addresses.front(), credentials, options.is_tls ? to.host : "");
-    return channels[member];
+    addresses = names.addresses.size();
+    at.channel = MakeForeignChannel(names.addresses[at.turn % addresses], credentials,
+                                    options.is_tls ? to.host : "");
+    return at.channel;
+  }
+
+  // "localhost" is ::1 and 127.0.0.1: the next address has its turn.
+  void Drop(size_t member) {
+    members[member].channel = nullptr;
+    ++members[member].turn;
   }
 
   // One call to one member. `call` takes a channel and a context.
@@ -239,16 +253,29 @@ struct EtcdClient::Connections {
   }
 
   template <typename Call>
-  absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
-    const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(member);
-    if (!channel.ok()) return channel.status();
+  absl::Status AskChannel(const std::shared_ptr<grpc::Channel>& channel, size_t member,
+                          TimePoint deadline, const Call& call) {
     for (bool is_first = true;; is_first = false) {
-      absl::Status logged_in = LogIn(*channel, member, deadline);
+      absl::Status logged_in = LogIn(channel, member, deadline);
       if (!logged_in.ok()) return logged_in;
-      const grpc::Status status = AskMember(*channel, deadline, true, call);
+      const grpc::Status status = AskMember(channel, deadline, true, call);
       if (status.ok()) return absl::OkStatus();
       if (!is_first || !IsOldToken(status)) return Judge(member, status);
       token.clear();
+    }
+  }
+
+  // At each of its addresses until one answers.
+  template <typename Call>
+  absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
+    size_t addresses = 1;
+    for (size_t tries = 1;; ++tries) {
+      const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(member, addresses);
+      if (!channel.ok()) return channel.status();
+      absl::Status status = AskChannel(*channel, member, deadline, call);
+      if (status.ok() || !absl::IsUnavailable(status)) return status;
+      Drop(member);
+      if (tries >= addresses || SteadyNow() >= deadline) return status;
     }
   }
 
@@ -257,17 +284,17 @@ struct EtcdClient::Connections {
   absl::Status Ask(TimePoint deadline, const Call& call) {
     absl::Status last = absl::DeadlineExceededError("etcd: no time was left to ask it");
     size_t unknown_names = 0;
-    for (size_t tries = 0; tries < channels.size() && SteadyNow() < deadline; ++tries) {
+    for (size_t tries = 0; tries < members.size() && SteadyNow() < deadline; ++tries) {
       absl::Status status = AskOne(current, deadline, call);
       const bool is_answer = status.ok() || IsFinal(status) || absl::IsAborted(status);
       if (is_answer || absl::IsCancelled(status)) return status;
       unknown_names += absl::IsNotFound(status) ? 1 : 0;
-      channels[current] = nullptr;
-      current = (current + 1) % channels.size();
+      if (members[current].channel != nullptr) Drop(current);
+      current = (current + 1) % members.size();
       last = std::move(status);
     }
     // The resolver is sure of all of them.
-    if (unknown_names == channels.size()) return absl::FailedPreconditionError(last.message());
+    if (unknown_names == members.size()) return absl::FailedPreconditionError(last.message());
     return last;
   }
 };

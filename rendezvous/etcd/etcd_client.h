@@ -4,9 +4,9 @@
 // next. Calls block, so they are for a thread that may: one thread at a time drives a client, and
 // any thread may Cancel().
 //
-// Errors name the member and the cause. UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED may
-// pass; PERMISSION_DENIED, UNAUTHENTICATED, INVALID_ARGUMENT, FAILED_PRECONDITION and UNIMPLEMENTED
-// are answers that do not change by themselves; ABORTED: a lease that was named is gone; CANCELLED
+// Errors name the member and the cause. UNAVAILABLE and DEADLINE_EXCEEDED may pass;
+// PERMISSION_DENIED, UNAUTHENTICATED, INVALID_ARGUMENT, FAILED_PRECONDITION and UNIMPLEMENTED are
+// answers that do not change by themselves; ABORTED: a lease that was named is gone; CANCELLED
 // follows Cancel().
 #ifndef DDPRUN_RENDEZVOUS_ETCD_ETCD_CLIENT_H_
 #define DDPRUN_RENDEZVOUS_ETCD_ETCD_CLIENT_H_

@@ -15,7 +15,7 @@ struct EtcdMember {
 
 struct EtcdOptions {
   std::vector<EtcdMember> members;
-  std::string prefix;  // of all keys; no '/' at its end
+  std::string prefix = "/ddprun";  // of all keys; no '/' at its end
   bool is_tls = false;
   // PEM, by their paths; empty: the system's authorities, no certificate of ours.
   std::string authority_file;

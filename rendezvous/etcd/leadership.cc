@@ -48,13 +48,7 @@ Leadership::~Leadership() {
 
 absl::StatusOr<Beginning> Leadership::Begin(uint16_t port, Duration timeout) {
   const TimePoint deadline = SteadyNow() + timeout;
-  self_ = {.address = options_.address.empty() ? etcd_.LocalAddress() : options_.address,
-           .port = port,
-           .host = options_.host};
-  if (self_.address.empty()) {
-    return absl::UnavailableError(
-        absl::StrCat("no address of this machine leads to etcd at ", MembersText(options_.etcd)));
-  }
+  self_ = {.address = options_.address, .port = port, .host = options_.host};
   lease_ = DrawLease();
   const TimePoint asked_at = SteadyNow();
   const absl::StatusOr<Duration> granted = etcd_.Grant(lease_, Tenure::kLease, deadline);
@@ -177,8 +171,8 @@ void Leadership::RenewJobLease() {
   const TimePoint now = SteadyNow();
   if (job_lease_ == 0 || now < renew_job_at_) return;
   const absl::StatusOr<Duration> renewed = etcd_.KeepAlive(job_lease_, now + kRenewalLimit);
-  if (!renewed.ok()) return;  // tried again with the next renewal
-  renew_job_at_ = now + job_time_ / kJobRenewals;
+  if (!renewed.ok()) return;                      // tried again with the next renewal
+  renew_job_at_ = now + *renewed / kJobRenewals;  // an earlier leader may have asked for another
   if (*renewed > Duration{0}) return;
   // It has ended, and what was on it is gone: written again on another one.
   job_lease_ = 0;

@@ -32,7 +32,7 @@ class Leadership final : public JobMemory {
   struct Options {
     EtcdOptions etcd;
     std::string run_id;
-    // Where the others reach this machine; empty: the address from which it reaches etcd.
+    // Where the others reach this machine.
     std::string address;
     std::string host;  // for people
     // Of the leader's key as it was seen last; 0: there was none.

@@ -17,9 +17,4 @@ void Tenure::Renew(TimePoint asked_at, Duration lease) {
 
 void Tenure::Fail(TimePoint now) { next_ = now + kTryAgain; }
 
-TimePoint Tenure::NextChange(TimePoint now) const {
-  const TimePoint end = asked_at_ + lease_;
-  return now < end ? end : end + kMaxPause;
-}
-
 }  // namespace ddprun::rendezvous

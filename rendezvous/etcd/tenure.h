@@ -7,7 +7,6 @@
 #define DDPRUN_RENDEZVOUS_ETCD_TENURE_H_
 
 #include <chrono>
-#include <optional>
 
 #include "rendezvous/base/time.h"
 
@@ -38,8 +37,6 @@ class Tenure {
   bool MayTell(TimePoint now) const { return !is_lost_ && now < asked_at_ + lease_; }
   bool IsLost(TimePoint now) const { return is_lost_ || now >= asked_at_ + lease_ + kMaxPause; }
   TimePoint NextRenewal() const { return next_; }
-  // When MayTell or IsLost may change by itself.
-  TimePoint NextChange(TimePoint now) const;
 
  private:
   TimePoint asked_at_;

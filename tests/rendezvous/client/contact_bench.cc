@@ -64,6 +64,7 @@ struct ActionLine {
   std::string& text;
   std::string operator()(const CheckLocalName&) { return "check name"; }
   std::string operator()(const LookAtEndpoint& a) {
+    if (a.is_key_only) return "look key";
     const std::string what = a.is_at_link ? "knock" : a.is_port_here ? "look here" : "look";
     return what + PortText(a.port);
   }
@@ -125,6 +126,20 @@ ContactOptions OnEndpoint() {
   ContactOptions options = Elsewhere();
   options.endpoint_host = "node1";
   return options;
+}
+
+ContactOptions ByEtcd() {
+  ContactOptions options = Elsewhere();
+  options.mode = ContactOptions::Mode::kElected;
+  options.endpoint_host = "etcd at h1:2379";
+  options.endpoint_port = 0;
+  return options;
+}
+
+Looked SawLeader(Looked::Outcome outcome, const std::string& place) {
+  Looked look = Saw(outcome, place + ": Connection refused");
+  look.place = place;
+  return look;
 }
 
 Heard HearAssign(uint64_t round, bool coordinator_is_member) {

@@ -33,6 +33,9 @@ bool Contains(const std::string& text, const std::string& part);
 ContactOptions Elsewhere();
 // The same, whose machine is the endpoint's ("node1").
 ContactOptions OnEndpoint();
+// The same, by the word of etcd.
+ContactOptions ByEtcd();
+Looked SawLeader(Looked::Outcome outcome, const std::string& place = "10.0.0.9:41");
 Heard HearAssign(uint64_t round, bool coordinator_is_member = true);
 Heard HearRefusal(Refusal kind, const std::string& message = "because");
 Heard HearVerdict();

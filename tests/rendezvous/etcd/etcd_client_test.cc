@@ -125,6 +125,21 @@ TEST_CASE("etcd: a member that is killed or stopped costs a moment, whichever it
   CHECK(SteadyNow() - asked < seconds(5));
 }
 
+TEST_CASE("etcd: a name with several addresses is tried at each of them") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  const EtcdCluster cluster({.members = 1});
+  EtcdOptions options = OptionsOf(cluster);
+  options.members[0].host = "localhost";
+  // Nobody listens at the first.
+  EtcdClient client(options, [](const std::string&, uint16_t port) {
+    return Resolution{Resolution::Outcome::kFound,
+                      "",
+                      {*ParseIp("127.0.0.9", port), *ParseIp("127.0.0.1", port)}};
+  });
+  const auto first = client.Get("k", Soon());
+  CHECK_MESSAGE(first.ok(), first.status().ToString());
+}
+
 TEST_CASE("etcd: what is not etcd, not there or not known is named") {
   const ReservedPort nobody;
   EtcdClient closed(OneMember(nobody.port()));

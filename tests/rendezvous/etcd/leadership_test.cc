@@ -32,7 +32,7 @@ struct Candidate {
   Candidate(const EtcdCluster& cluster, const std::string& run, int64_t seen) {
     Leadership::Options options{.etcd = {.members = {}, .prefix = "/test"},
                                 .run_id = run,
-                                .address = "",
+                                .address = "127.0.0.1",
                                 .host = "node",
                                 .seen_revision = seen,
                                 .job_time = seconds(30),

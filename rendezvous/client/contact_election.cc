@@ -1,0 +1,93 @@
+// Where etcd says whose coordinator is the job's: whom to look for, and when to be the one.
+//
+// What shows that nobody speaks for the job is etcd's word that nobody leads it (the lease of who
+// did is over), or the word of the leader's own machine that nobody, or somebody else, listens
+// where the leader did. Anything else, silence above all, is waited out. Who then wants to lead
+// says at which revision it saw the key, so that of several etcd takes one.
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/client/contact_core.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+bool IsNobodyThere(Looked::Outcome outcome) {
+  switch (outcome) {
+    case Looked::Outcome::kVacant:
+    case Looked::Outcome::kRefused:
+    case Looked::Outcome::kOtherRun:
+    case Looked::Outcome::kForeign:
+      return true;
+    // It may be the leader: with another token than this node's, which then is the one that errs.
+    case Looked::Outcome::kDistrusted:
+    case Looked::Outcome::kOurs:
+    case Looked::Outcome::kClosed:
+    case Looked::Outcome::kSilent:
+    case Looked::Outcome::kUnreachable:
+    case Looked::Outcome::kNoName:
+    case Looked::Outcome::kNameLater:
+    case Looked::Outcome::kFound:
+    case Looked::Outcome::kBarred:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void ContactCore::JudgeLeader(const Looked& look) {
+  trouble_ = look.text;
+  if (look.outcome == Outcome::kBarred && !had_contact_ && !record_.is_assigned()) {
+    return Fail(look.text);
+  }
+  if (look.outcome == Outcome::kDistrusted && !had_contact_ && !record_.is_assigned()) {
+    return Fail(AttemptText(look), RendezvousFailed::Kind::kDistrusted);
+  }
+  if (loss_) LoseContact({.reason = look.text});
+  SeekAgain();
+  tries_host_ = IsNobodyThere(look.outcome) && MayHost();
+  if (tries_host_) {
+    attempt_at_ = now_;
+  } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
+    TellWait(look.text, WaitText(look.text));
+  }
+}
+
+std::optional<TimePoint> ContactCore::WatchAt() const {
+  if (!IsElected() || state_ != State::kLinked || is_local_ || end_by_) return std::nullopt;
+  return std::max(last_heard_ + beat_interval_ * 3 / 2, knocked_at_ + kWatchEvery);
+}
+
+void ContactCore::WatchLeader() {
+  const std::optional<TimePoint> at = WatchAt();
+  if (!at || errand_ != Errand::kNone || now_ < *at) return;
+  errand_ = Errand::kLook;
+  errand_since_ = knocked_at_ = now_;
+  Do(LookAtEndpoint{.port = 0, .is_key_only = true});
+}
+
+void ContactCore::HearOfLeader(const Looked& look) {
+  const bool is_vacant = look.outcome == Outcome::kVacant;
+  const bool is_other = look.outcome == Outcome::kFound && look.place != leader_;
+  if (is_local_ || (!is_vacant && !is_other)) return;
+  Do(CloseLink{});
+  has_contact_ = false;
+  LoseContact({.reason = is_vacant ? "it does not answer, and its lease in etcd is over"
+                                   : absl::StrCat("etcd names ", look.place, " in its place")});
+  SeekAgain();
+  attempt_at_ = now_;
+  tries_host_ = is_vacant && MayHost();
+}
+
+void ContactCore::On(const HostLost& lost) {
+  if (!is_hosting_ || is_stopping_host_) return;
+  StopHost();
+  if (state_ == State::kFound) return SeekAgain();
+  if (state_ != State::kLinked) return;
+  Do(CloseLink{});
+  Break(lost.text);
+}
+
+}  // namespace ddprun::rendezvous

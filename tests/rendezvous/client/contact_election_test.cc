@@ -1,0 +1,198 @@
+// Whom an agent looks for, and when it wants to lead, where etcd says whose coordinator it is.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+
+#include "tests/rendezvous/client/contact_bench.h"
+
+namespace ddprun::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Outcome = Looked::Outcome;
+using State = ContactCore::State;
+
+const Hosted kHosting{.place = "10.0.0.1:7"};
+
+// Linked to a leader elsewhere and assigned to round 1, with nothing unsaid.
+ContactBench Follower() {
+  ContactBench bench(ByEtcd());
+  CHECK(bench.Step(TimePassed{}) == "look");
+  CHECK(bench.Step(SawLeader(Outcome::kOurs)) == "");
+  CHECK(bench.Step(JoinCommand{}) == "open; say join");
+  CHECK(bench.Step(HearAssign(1, false)) == "emit contact; emit assigned");
+  CHECK(bench.text == "10.0.0.9:41");
+  CHECK(bench.Step(Said{}) == "say beat");
+  CHECK(bench.Step(Said{}) == "");
+  return bench;
+}
+
+// Hosts the coordinator, and is assigned by it.
+ContactBench Leading() {
+  ContactBench bench(ByEtcd());
+  CHECK(bench.Step(TimePassed{}) == "look");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "host");
+  CHECK(bench.Step(kHosting) == "emit hosting");
+  CHECK(bench.text == "10.0.0.1:7");
+  CHECK(bench.Step(JoinCommand{}) == "open local; say join");
+  CHECK(bench.Step(HearAssign(1, false)) == "emit assigned");
+  CHECK(bench.Step(Said{}) == "say beat");
+  CHECK(bench.Step(Said{}) == "");
+  return bench;
+}
+
+TEST_CASE("election: an agent looks before it hosts, and joins as a node like any other") {
+  Leading();
+}
+
+TEST_CASE("election: who was not quick enough looks who leads, after a moment") {
+  ContactBench bench(ByEtcd());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "host");
+  CHECK(bench.Step(Hosted{Hosted::Outcome::kPortTaken, "another was quicker"}) == "");
+  CHECK(bench.Pass(milliseconds(10)) == "look");
+  CHECK(bench.Step(SawLeader(Outcome::kOurs)) == "");
+  CHECK(bench.core.state() == State::kFound);
+}
+
+TEST_CASE("election: a leader whose process is gone is followed at once, workers or not") {
+  for (const Outcome outcome : {Outcome::kRefused, Outcome::kOtherRun, Outcome::kForeign}) {
+    ContactBench bench = Follower();
+    CHECK(bench.Step(kBroken) == "emit lost; look");
+    CHECK(bench.Step(SawLeader(outcome)) == "host");
+    CHECK(bench.Step(kHosting) == "emit hosting; emit restored; open local; say join held");
+  }
+}
+
+TEST_CASE("election: a leader that is only silent is waited for, and followed with its lease") {
+  for (const Outcome outcome : {Outcome::kSilent, Outcome::kClosed, Outcome::kUnreachable}) {
+    ContactBench bench = Follower();
+    CHECK(bench.Step(kBroken) == "emit lost; look");
+    CHECK(bench.Step(SawLeader(outcome)) == "");
+    CHECK(bench.Pass(milliseconds(20)) == "look");
+    CHECK(bench.Step(Saw(Outcome::kVacant)) == "host");
+  }
+}
+
+TEST_CASE(
+    "election: a leader that stops answering is looked up in etcd long before it is given up") {
+  ContactBench bench = Follower();
+  CHECK(bench.Step(BeatAnswered{1}) == "");
+  CHECK(bench.Pass(milliseconds(1400)) == "say beat");
+  CHECK(bench.Pass(milliseconds(100)) == "look key");
+  // It leads still: it may be slow.
+  CHECK(bench.Step(SawLeader(Outcome::kFound)) == "");
+  CHECK(bench.Pass(milliseconds(249)) == "");
+  CHECK(bench.Pass(milliseconds(1)) == "look key");
+  // Nor is etcd's silence a reason.
+  CHECK(bench.Step(Saw(Outcome::kUnreachable)) == "");
+  CHECK(bench.Pass(milliseconds(250)) == "look key");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "close; emit lost; host");
+  CHECK(bench.text == "it does not answer, and its lease in etcd is over");
+}
+
+TEST_CASE("election: an agent that is silent to a leader that was followed goes to the new one") {
+  ContactBench bench = Follower();
+  CHECK(bench.Pass(milliseconds(1500)) == "say beat; look key");
+  CHECK(bench.Step(SawLeader(Outcome::kFound, "10.0.0.5:9")) == "close; emit lost; look");
+  CHECK(bench.text == "etcd names 10.0.0.5:9 in its place");
+  CHECK(bench.Step(SawLeader(Outcome::kOurs, "10.0.0.5:9")) == "open; say join held");
+  CHECK(bench.Step(HearAssign(1, false)) == "emit contact; emit restored");
+  CHECK(bench.text == "10.0.0.5:9");
+}
+
+TEST_CASE("election: an answering leader costs etcd nothing") {
+  ContactBench bench = Follower();
+  for (int beat = 1; beat <= 20; ++beat) {
+    CHECK(bench.Step(BeatAnswered{static_cast<uint64_t>(beat)}) == "");
+    CHECK(bench.Pass(seconds(1)) == "say beat");
+    CHECK(bench.Step(Said{}) == "");
+  }
+}
+
+TEST_CASE("election: a leader that is not it any more stops its coordinator, and no worker") {
+  ContactBench bench = Leading();
+  CHECK(bench.Step(HostLost{"node b leads in its place"}) ==
+        "stop hosting; close; emit lost; look");
+  CHECK(bench.text == "node b leads in its place");
+  // Its own coordinator may stand until it has stopped.
+  CHECK(bench.Step(SawLeader(Outcome::kOurs, "10.0.0.5:9")) == "");
+  CHECK(bench.Step(HostStopped{}) == "open; say join held");
+  CHECK(bench.Step(HearAssign(1, false)) == "emit contact; emit restored");
+  CHECK(bench.text == "10.0.0.5:9");
+}
+
+TEST_CASE("election: a leader that lost its place while nobody leads comes back to it") {
+  ContactBench bench = Leading();
+  CHECK(bench.Step(HostLost{"etcd has not renewed its lease"}) ==
+        "stop hosting; close; emit lost; look");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "");  // not while it stops
+  bench.Step(HostStopped{});
+  CHECK(bench.Pass(milliseconds(20)) == "look");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "host");
+  CHECK(bench.Step(kHosting) == "emit hosting; emit restored; open local; say join held");
+}
+
+TEST_CASE("election: etcd out of reach is waited for, told of, and given up with the last cause") {
+  ContactOptions options = ByEtcd();
+  options.policy.join_timeout = seconds(5);
+  ContactBench bench(options);
+  const Looked silent = Saw(Outcome::kUnreachable, "etcd at h1:2379: Connection refused");
+  std::string all;
+  for (int tries = 0; tries < 200 && bench.core.state() == State::kSeeking; ++tries) {
+    const std::string did = bench.Pass(milliseconds(250));
+    all += did + ";";
+    if (did.find("look") != std::string::npos) all += bench.Step(silent) + ";";
+  }
+  CHECK(Contains(all, "emit waiting"));
+  CHECK(Contains(all, "emit failed"));
+  CHECK(bench.text ==
+        "no coordinator answered at etcd at h1:2379 within 5 s; last try: etcd at h1:2379: "
+        "Connection refused");
+}
+
+TEST_CASE("election: an answer of etcd's that will not change ends an agent that has no part yet") {
+  ContactBench bench(ByEtcd());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(Saw(Outcome::kBarred, "etcd at h1:2379 refuses the user")) == "emit failed");
+  CHECK(bench.text == "etcd at h1:2379 refuses the user");
+  // One that has workers goes on.
+  ContactBench running = Follower();
+  CHECK(running.Step(kBroken) == "emit lost; look");
+  CHECK(running.Step(Saw(Outcome::kBarred, "etcd at h1:2379 refuses the user")) == "");
+  CHECK(running.Pass(milliseconds(20)) == "look");
+}
+
+TEST_CASE("election: a node with another token than the leader's ends, and takes nothing over") {
+  ContactBench bench(ByEtcd());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(SawLeader(Outcome::kDistrusted)) == "emit failed");
+  CHECK_MESSAGE(Contains(bench.text, "give all nodes the same token"), bench.text);
+  ContactBench running = Follower();
+  CHECK(running.Step(kBroken) == "emit lost; look");
+  CHECK(running.Step(SawLeader(Outcome::kDistrusted)) == "");
+}
+
+TEST_CASE("election: an agent that may not host waits for one that does") {
+  ContactOptions options = ByEtcd();
+  options.is_host = false;
+  ContactBench bench(options);
+  CHECK(bench.Step(TimePassed{}) == "look");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "");
+  CHECK(bench.Pass(milliseconds(10)) == "look");
+}
+
+TEST_CASE("election: an agent that ends gives its place up, and watches nobody any more") {
+  ContactBench bench = Leading();
+  CHECK(bench.Step(EndCommand{seconds(1)}) == "half-close");
+  CHECK(bench.Step(LinkEnded{}) == "stop hosting");
+  CHECK(bench.Step(HostLost{"late"}) == "");
+  ContactBench follower = Follower();
+  CHECK(follower.Step(EndCommand{seconds(10)}) == "half-close");
+  CHECK(follower.Pass(seconds(5)) == "");
+}
+
+}  // namespace
+}  // namespace ddprun::rendezvous
