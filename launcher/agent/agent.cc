@@ -148,7 +148,10 @@ void Agent::MakeFiles() {
         Beginning made;
         // Nobody starts a task of a step anew: no coordinator of its job comes after this one.
         const bool is_step = !config.cluster.job.empty();
-        if (!is_alone && !is_step) made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
+        // With etcd it is kept there.
+        const bool is_elected = config.rendezvous == RendezvousKind::kEtcd;
+        if (!is_alone && !is_step && !is_elected)
+          made.run_dir = RunDirectory(config.run_id, config.endpoint.port);
         if (!timer_file_.empty()) made.timer_fifo = MakeTimerFile(timer_file_);
         return made;
       },
@@ -194,6 +197,15 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   options.local_addr_source = config.SourceOf("local_addr");
   using Mode = rendezvous::ContactOptions::Mode;
   if (config.rendezvous == RendezvousKind::kStandalone) return options;
+  options.tunnels = tunnels_;
+  if (config.rendezvous == RendezvousKind::kEtcd) {
+    options.mode = Mode::kElected;
+    options.is_host = config.rendezvous_options.is_host;
+    options.etcd = EtcdOptionsOf(config);
+    options.etcd.password = setup_.environment.Get(kEtcdPasswordVar).value_or("");
+    options.endpoint_host = absl::StrCat("etcd at ", rendezvous::MembersText(options.etcd));
+    return options;
+  }
   const bool is_static = config.rendezvous == RendezvousKind::kStatic;
   options.mode = is_static ? Mode::kStatic : Mode::kDynamic;
   if (is_static) options.on_store_connection = [this](UniqueFd fd) { store_.Adopt(std::move(fd)); };
@@ -204,7 +216,6 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   options.endpoint_source = config.endpoint_source;
   options.is_host = config.rendezvous_options.is_host;
   options.node_rank = config.node_rank.value_or(-1);
-  options.tunnels = tunnels_;
   options.run_dir = std::move(run_dir);
   return options;
 }

@@ -24,7 +24,7 @@ constexpr TimePoint kNever = TimePoint::max();
 void AgentCore::On(const rendezvous::ContactMade& event) {
   had_contact_ = true;
   // Whoever had the port that is ours now is gone.
-  if (event.is_hosted_here && contact_.lost_since) {
+  if (event.is_hosted_here && contact_.lost_since && assignment_.coordinator_is_member) {
     contact_.gone_at = now_;
     loss_ = LossText();
   }

@@ -57,6 +57,14 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
       .more_stop_signals = config.more_stop_signals};
 }
 
+rendezvous::EtcdOptions EtcdOptionsOf(const LaunchConfig& config) {
+  rendezvous::EtcdOptions options = config.rendezvous_options.etcd;
+  for (const Endpoint& member : config.etcd_members) {
+    options.members.push_back({member.host, member.port});
+  }
+  return options;
+}
+
 std::string LoopbackOf(const LaunchConfig& config) {
   // A name may stand for another address elsewhere; with `static` other nodes may know the host by
   // another one than it does itself.
@@ -78,8 +86,7 @@ std::string TrustLine(const LaunchConfig& config, bool has_identity) {
   if (config.rendezvous == RendezvousKind::kStandalone || !LoopbackOf(config).empty()) return "";
   if (!has_identity) {
     return "the network is trusted: whoever reaches this job's ports can join, read and end it; "
-           "with "
-           "a token (ddprun token new) only its own nodes can";
+           "with a token (ddprun token new) only its own nodes can";
   }
   if (config.nodes.max == 1) return "";
   return "agents and the workers' store are encrypted; what workers open themselves, as Gloo, NCCL "

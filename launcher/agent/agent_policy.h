@@ -13,6 +13,9 @@ namespace ddprun::launcher {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config);
 
+// Where etcd is and as whom it is asked; the password is the driver's to add.
+rendezvous::EtcdOptions EtcdOptionsOf(const LaunchConfig& config);
+
 // The loopback address, as one listens there, where the user has named one as the place where all
 // nodes meet, in whatever spelling: all are on this host, and nothing has to be open to others.
 // Empty for any other place.

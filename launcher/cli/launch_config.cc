@@ -129,13 +129,14 @@ std::optional<RendezvousKind> ReadBackend(OptionReader& read) {
   const GivenValue* value = read.FindText("rdzv_backend");
   if (value == nullptr) return std::nullopt;
   if (value->text == "c10d" || value->text == "grpc") return RendezvousKind::kC10d;
-  if (value->text.rfind("etcd", 0) == 0) {
+  if (value->text == "etcd") return RendezvousKind::kEtcd;
+  if (value->text == "etcd-v2") {
     read.Refuse(*value,
-                "no etcd server is needed here; expected c10d with --rdzv_endpoint, "
-                "whose host serves the rendezvous itself");
+                "etcd 3 has its second API no more, or switched off; expected etcd, with the same "
+                "--rdzv_endpoint");
   } else if (value->text != "static") {
-    read.Refuse(*value, absl::StrCat("expected c10d, grpc or static",
-                                     DidYouMean(value->text, {"c10d", "grpc", "static"})));
+    read.Refuse(*value, absl::StrCat("expected c10d, grpc, etcd or static",
+                                     DidYouMean(value->text, {"c10d", "grpc", "etcd", "static"})));
   }
   return RendezvousKind::kStatic;
 }
@@ -203,6 +204,32 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
   }
 }
 
+void UseEtcd(OptionReader& read, LaunchConfig& config) {
+  config.rendezvous = RendezvousKind::kEtcd;
+  config.endpoint_source = config.SourceOf("rdzv_endpoint");
+  const std::string backend = config.SourceOf("rdzv_backend");
+  for (const char* name : {"master_addr", "master_port"}) {
+    WarnUnused(read.FindText(name), "only the static backend reads it", config);
+  }
+  if (!config.rendezvous_options.etcd.user.empty() && !config.rendezvous_options.etcd.is_tls) {
+    config.warnings.push_back(
+        absl::StrCat(config.SourceOf("rdzv_conf"),
+                     ": the password goes over the network as it is; with protocol=https it would "
+                     "not"));
+  }
+  if (read.FindText("rdzv_endpoint") == nullptr) {
+    return read.Fail(InvalidArgumentError(
+        absl::StrCat(backend, " 'etcd': expected --rdzv_endpoint HOST:PORT,..., etcd's members")));
+  }
+  // One etcd serves many jobs, of many users.
+  if (read.FindText("rdzv_id") == nullptr) {
+    return read.Fail(InvalidArgumentError(absl::StrCat(
+        backend, " 'etcd': expected --rdzv_id, an id of this job alone, the same on all nodes")));
+  }
+  read.Into("rdzv_endpoint", config.etcd_members, ParseEtcdMembers);
+  if (!config.etcd_members.empty()) config.endpoint = config.etcd_members.front();
+}
+
 // The rule for what was not said stands in the design: an endpoint alone means c10d, anything
 // that names the master or a rank means static, nothing at all on one node means standalone.
 void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
@@ -228,8 +255,15 @@ void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
         " means --rdzv_backend=static, as with torchrun: every node has to name its rank, and "
         "rank 0 serves the endpoint; with --rdzv_backend=c10d the nodes just meet there"));
   }
+  if (kind != RendezvousKind::kEtcd && !config.rendezvous_options.etcd_keys.empty()) {
+    config.warnings.push_back(absl::StrCat(config.SourceOf("rdzv_conf"), ": ",
+                                           absl::StrJoin(config.rendezvous_options.etcd_keys, ", "),
+                                           " is not used: only the etcd backend reads it"));
+  }
   if (kind == RendezvousKind::kC10d) {
     UseC10d(read, config);
+  } else if (kind == RendezvousKind::kEtcd) {
+    UseEtcd(read, config);
   } else if (config.nodes.max == 1 && !has_endpoint && !read.FindText("master_port")) {
     config.rendezvous = RendezvousKind::kStandalone;
   } else {

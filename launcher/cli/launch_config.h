@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/types.h"
+#include "rendezvous/etcd/etcd_options.h"
 
 namespace ddprun::launcher {
 
@@ -25,6 +26,7 @@ struct NodeRange {
 enum class RendezvousKind {
   kStandalone,  // one node, everything in this process, no TCP port
   kC10d,        // the agent on the endpoint's host is the coordinator
+  kEtcd,        // an agent that etcd agrees on is the coordinator, and another when it is gone
   kStatic,      // fixed nodes with given ranks; MASTER_ADDR and MASTER_PORT are the endpoint
 };
 
@@ -44,8 +46,11 @@ struct RendezvousConf {
   // keep_alive_interval * keep_alive_max_attempt when either is given: how long a silent node
   // stays in the job. Empty: the coordinator's own default.
   std::optional<Duration> evict_after;
-  // Whether this agent hosts the coordinator; empty: found out from the endpoint.
+  // Whether this agent hosts the coordinator; empty: found out from the endpoint, or by etcd.
   std::optional<bool> is_host;
+  // Without the members of etcd and the password; and what of it was given.
+  rendezvous::EtcdOptions etcd;
+  std::vector<std::string> etcd_keys;
 };
 
 // A choice of a worker's output streams.
@@ -106,7 +111,8 @@ struct LaunchConfig {
   std::optional<int> node_rank;             // always there with kStatic
 
   RendezvousKind rendezvous = RendezvousKind::kStandalone;
-  Endpoint endpoint;                 // empty with kStandalone
+  Endpoint endpoint;  // empty with kStandalone; kEtcd: its first member
+  std::vector<Endpoint> etcd_members;
   std::vector<uint16_t> more_ports;  // for nodes that others keep from the endpoint's
   std::string endpoint_source;       // what messages call the option that names its port
   bool is_endpoint_assumed = false;  // nobody named its host

@@ -45,14 +45,18 @@ constexpr OptionRow kTable[] = {
      "Derive nothing from the variables of Slurm, Open MPI, PMIx, SkyPilot or an indexed Job.",
      false, true},
     {"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
-     "Where the nodes meet; the node on HOST serves it (default port 29400)."},
-    {"rdzv_backend", 0, "c10d|static", kMeeting,
+     "Where the nodes meet; the node on HOST serves it (default port 29400). With etcd its "
+     "members, "
+     "HOST:PORT,... (default port 2379)."},
+    {"rdzv_backend", 0, "c10d|etcd|static", kMeeting,
      "c10d (alias grpc) is the default with an endpoint alone."},
     {"rdzv_id", 0, "ID", kMeeting, "Id of the job, equal on all nodes."},
     {"rdzv_conf", 0, "K=V,...", kMeeting,
      "join_timeout (600), last_call_timeout (30), keep_alive_interval, "
      "keep_alive_max_attempt, is_host, orphan_timeout, exit_barrier_timeout (300); times "
-     "in seconds. Accepted without effect: close_timeout, heartbeat_timeout, "
+     "in seconds. Of etcd: protocol=https, cacert, cert, key, user (the password in "
+     "$DDPRUN_ETCD_PASSWORD), etcd_prefix (/ddprun). Accepted without effect: close_timeout, "
+     "heartbeat_timeout, "
      "read_timeout, cas_backoff_max_seconds, rank, store_type=tcp."},
     {"master_addr", 0, "HOST", kMeeting,
      "Address of node 0 with the static backend (default 127.0.0.1)."},

@@ -55,6 +55,8 @@ absl::StatusOr<std::string> ParseInterface(const std::string& text);
 // host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
 // `default_port`; where that is 0, an error.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+// etcd's members by comma, each as above; without a port: etcd's own.
+absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text);
 // Where a coordinator listens: the same, or :port for every address.
 absl::StatusOr<Endpoint> ParseBind(const std::string& text);
 // A run id or a role: printable, at most 200 bytes.
@@ -112,6 +114,12 @@ class OptionReader {
 
 // --token_file, --tls_cert, --tls_key, --tls_ca.
 TrustFiles ReadTrustFiles(OptionReader& read);
+
+// Of --rdzv_conf: what concerns etcd, without its members and the password. Adds the keys that it
+// knows, and those that were given.
+absl::StatusOr<rendezvous::EtcdOptions> ReadEtcdConf(OptionReader& read,
+                                                     std::vector<std::string>& known,
+                                                     std::vector<std::string>& given);
 
 // --hang_timeout, --on_hang, --dashboard, --metrics, --event_file.
 void ReadWatchOptions(OptionReader& read, LaunchConfig& config);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -103,7 +104,10 @@ absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
   });
   read("rank", unused_rank,
        [](const std::string& number) { return ParseNumber(number, 0, 1000000); });
+  absl::StatusOr<rendezvous::EtcdOptions> etcd = ReadEtcdConf(reader, known, options.etcd_keys);
   if (!reader.status().ok()) return reader.status();
+  if (!etcd.ok()) return etcd.status();
+  options.etcd = *std::move(etcd);
 
   options.join_timeout = join.value_or(timeout.value_or(options.join_timeout));
   options.orphan_timeout = orphan.value_or(options.join_timeout);

@@ -121,8 +121,9 @@ absl::Status CheckReportFiles(const LaunchConfig& config) {
 // A store that rank 0's worker serves is open to the network.
 absl::Status CheckStoreIsOurs(const LaunchConfig& config, const Environment& environment,
                               bool has_secret) {
+  const RendezvousKind kind = config.rendezvous;
   const bool is_workers = environment.Get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" &&
-                          config.rendezvous == RendezvousKind::kC10d;
+                          (kind == RendezvousKind::kC10d || kind == RendezvousKind::kEtcd);
   if (!has_secret || !is_workers || config.nodes.max == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 opens the workers' store to the network, where the "

@@ -98,6 +98,7 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   block.reserve(parent.size() + own.size());
   for (const std::string& variable : parent) {
     const std::string_view name = NameOf(variable);
+    if (name == kEtcdPasswordVar) continue;
     // A mark of another job would let that job's guardian end this worker, and the flag of another
     // job and the places for its progress are not for it.
     const bool is_replaced =

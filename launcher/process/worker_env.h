@@ -9,6 +9,9 @@
 
 namespace ddprun::launcher {
 
+// The password for etcd: the agent's alone.
+inline constexpr char kEtcdPasswordVar[] = "DDPRUN_ETCD_PASSWORD";
+
 // Names the socket of a worker's server: torch.distributed.elastic.control_plane.worker_main.
 inline constexpr char kWorkerServerVar[] = "TORCH_WORKER_SERVER_SOCKET";
 

@@ -215,7 +215,10 @@ void StatusEvents::TimerEvent(const TimerRequest& timer, bool is_kill, int64_t u
 void StatusEvents::Write(const Event& event, int64_t unix_ms) {
   if (!emit_) return;
   const JobRecord::Part& part = record_.part();
-  const bool is_static = part.config.rendezvous == RendezvousKind::kStatic;
+  const RendezvousKind kind = part.config.rendezvous;
+  const char* backend = kind == RendezvousKind::kStatic ? "static"
+                        : kind == RendezvousKind::kEtcd ? "etcd"
+                                                        : "c10d";
   const rendezvous::Assignment none;
   const bool has_round = !record_.rounds().empty();
   const rendezvous::Assignment& round = has_round ? record_.rounds().back().assignment : none;
@@ -254,7 +257,7 @@ void StatusEvents::Write(const Event& event, int64_t unix_ms) {
                        {"hostname", part.host},
                        {"state", event.state},
                        {"total_run_time", (unix_ms - record_.started_unix_ms()) / 1000},
-                       {"rdzv_backend", is_static ? "static" : "c10d"},
+                       {"rdzv_backend", backend},
                        {"raw_error", event.raw_error ? Json(*event.raw_error) : nothing},
                        {"metadata", Dump(details)},
                        {"agent_restarts", round.restart_count},

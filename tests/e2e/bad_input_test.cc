@@ -78,7 +78,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
       {{"--logs_specs=mine", toy}, 2, "'mine'", "--log_dir"},
       {{"--event_log_handler=mine", toy}, 2, "'mine'", "console"},
       {{"--start_method=thread", toy}, 2, "'thread'", "spawn"},
-      {{"--nnodes=2", "--rdzv_backend=etcd-v2", toy}, 2, "'etcd-v2'", "c10d"},
+      {{"--nnodes=2", "--rdzv_backend=etcd-v2", toy}, 2, "'etcd-v2'", "expected etcd"},
       {{"--nproc_per_node=gpus", toy}, 2, "'gpus'", "gpu:INDEX,..., auto"},
       {{"token"}, 2, "token", "ddprun token new [options]"},
       {{"doctor", "--bogus"}, 2, "'--bogus'", "--require cuda"},

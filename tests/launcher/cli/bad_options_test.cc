@@ -84,6 +84,25 @@ std::vector<BadRow> BadShapeRows() {
   };
 }
 
+// About etcd.
+std::vector<BadRow> BadEtcdRows() {
+  return {
+      {{"--rdzv_backend=etcd", "--rdzv_id=j", "p"}, "'etcd'", "--rdzv_endpoint HOST:PORT"},
+      {{"--rdzv_backend=etcd", "--rdzv_endpoint=h", "p"}, "'etcd'", "--rdzv_id"},
+      {{"--rdzv_backend=etcd", "--rdzv_id=j", "--rdzv_endpoint=h,:1", "p"}, "'h,:1'", "HOST:PORT"},
+      {{"--rdzv_backend=etcd", "--rdzv_id=j", "--rdzv_endpoint=h,,i", "p"}, "'h,,i'", "HOST:PORT"},
+      {{"--rdzv_backend=etcd", "--rdzv_id=j", "--rdzv_endpoint=h:0", "p"}, "'h:0'", "members"},
+      {{"--rdzv_backend=etcd", "--rdzv_id=j", "--rdzv_endpoint=http://h:1", "p"},
+       "'http://h:1'",
+       "protocol=https"},
+      {{"--rdzv_backend=etcd-v2", "p"}, "'etcd-v2'", "expected etcd"},
+      {{"--rdzv_conf=protocol=ftp", "p"}, "'protocol=ftp'", "http or https"},
+      {{"--rdzv_conf=cacert=/ca", "p"}, "'cacert=/ca'", "protocol=https"},
+      {{"--rdzv_conf=protocol=https,cert=/c", "p"}, "'protocol=https,cert=/c'", "cert and key"},
+      {{"--rdzv_conf=etcd_prefix=/", "p"}, "'etcd_prefix=/'", "/ddprun"},
+  };
+}
+
 // About the rendezvous, limits and output.
 std::vector<BadRow> BadValueRows() {
   const std::string long_host(300, 'h');
@@ -105,8 +124,6 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_endpoint=fe80::1:2940", "p"}, "'fe80::1:2940'", "[fe80::1]:2940"},
       {{"--rdzv_endpoint=a:b:1", "p"}, "'a:b:1'", "[IPV6]:PORT"},
       {{"--rdzv_endpoint=::1::2:5", "p"}, "'::1::2:5'", "[IPV6]:PORT"},
-      {{"--rdzv_backend=etcd", "p"}, "'etcd'", "no etcd server is needed"},
-      {{"--rdzv_backend=etcd-v2", "p"}, "'etcd-v2'", "expected c10d"},
       {{"--rdzv_backend=c10", "p"}, "'c10'", "static; did you mean c10d?"},
       {{"--rdzv_backend=static", "--rdzv_endpoint=host", "p"}, "'host'", "HOST:PORT"},
       {{"--rdzv_backend=static", "--rdzv_endpoint=h:0", "p"}, "'h:0'", "above 0"},
@@ -155,6 +172,7 @@ std::vector<BadRow> BadValueRows() {
 
 std::vector<BadRow> BadRows() {
   std::vector<BadRow> rows = BadShapeRows();
+  for (BadRow& row : BadEtcdRows()) rows.push_back(std::move(row));
   for (BadRow& row : BadValueRows()) rows.push_back(std::move(row));
   return rows;
 }

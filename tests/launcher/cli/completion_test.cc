@@ -66,8 +66,8 @@ TEST_CASE("completion: bash offers options, their values, commands and their own
   CHECK(Bash({"--nno"}) == "--nnodes\n");
   CHECK(Bash({"--standalone", "--nno"}) == "--nnodes\n");
   CHECK(Bash({"--nnodes", "2", "--nno"}) == "--nnodes\n");
-  CHECK(Bash({"--rdzv_backend", "="}) == "c10d\nstatic\n");
-  CHECK(Bash({"--rdzv-backend", ""}) == "c10d\nstatic\n");
+  CHECK(Bash({"--rdzv_backend", "="}) == "c10d\netcd\nstatic\n");
+  CHECK(Bash({"--rdzv-backend", ""}) == "c10d\netcd\nstatic\n");
   CHECK(Bash({"--rdzv_backend", "=", "s"}) == "static\n");
   CHECK(Bash({"--nproc_per_node", "gpu", ":", "1", "--nno"}) == "--nnodes\n");
   CHECK(Bash({"doc"}).rfind("doctor\n", 0) == 0);

@@ -121,6 +121,47 @@ TEST_CASE("launch config: what is not said about the rendezvous follows from wha
   }
 }
 
+TEST_CASE("launch config: etcd is its members, and what --rdzv_conf says of it") {
+  const LaunchConfig config =
+      Built({{"rdzv_backend", "etcd"},
+             {"rdzv_id", "j"},
+             {"rdzv_endpoint", "h1, h2:7,[::1]:8"},
+             {"rdzv_conf", "protocol=https,cacert=/ca,cert=/c,key=/k,user=u,etcd_prefix=/a/b/"},
+             {"nnodes", "2"}});
+  CHECK(config.rendezvous == RendezvousKind::kEtcd);
+  REQUIRE(config.etcd_members.size() == 3);
+  CHECK(Text(config.etcd_members[0]) == "h1:2379");
+  CHECK(Text(config.etcd_members[1]) == "h2:7");
+  CHECK(Text(config.etcd_members[2]) == "[::1]:8");
+  const rendezvous::EtcdOptions& etcd = config.rendezvous_options.etcd;
+  CHECK(etcd.is_tls);
+  CHECK(etcd.authority_file == "/ca");
+  CHECK(etcd.certificate_file == "/c");
+  CHECK(etcd.key_file == "/k");
+  CHECK(etcd.user == "u");
+  CHECK(etcd.prefix == "/a/b");
+  CHECK(config.warnings.empty());
+  const LaunchConfig plain = Built(
+      {{"rdzv_backend", "etcd"}, {"rdzv_id", "j"}, {"rdzv_endpoint", "h"}, {"node_rank", "0"}});
+  CHECK(plain.rendezvous == RendezvousKind::kEtcd);
+  CHECK_FALSE(plain.rendezvous_options.etcd.is_tls);
+  CHECK(plain.rendezvous_options.etcd.prefix == "/ddprun");
+}
+
+TEST_CASE("launch config: what is for etcd is named where nobody reads it, and a bare password") {
+  const auto warning = [](const std::vector<std::pair<std::string, std::string>>& options) {
+    const LaunchConfig config = Built(options);
+    return config.warnings.empty() ? "" : config.warnings.front();
+  };
+  CHECK(warning({{"rdzv_endpoint", "h"}, {"rdzv_conf", "protocol=https,user=u"}}) ==
+        "--rdzv_conf: protocol, user is not used: only the etcd backend reads it");
+  CHECK(warning({{"rdzv_backend", "etcd"},
+                 {"rdzv_id", "j"},
+                 {"rdzv_endpoint", "h"},
+                 {"rdzv_conf", "user=u"}})
+            .find("the password goes over the network as it is") != std::string::npos);
+}
+
 TEST_CASE("launch config: an endpoint is assumed where nobody named its host") {
   CHECK(Built({{"nnodes", "2"}}).is_endpoint_assumed);
   CHECK(Built({{"nnodes", "2"}, {"master_port", "5"}}).is_endpoint_assumed);

@@ -1,0 +1,77 @@
+// --rdzv_backend=etcd: where etcd is, and as whom it is asked.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "launcher/cli/option_values.h"
+
+namespace ddprun::launcher {
+namespace {
+
+using absl::InvalidArgumentError;
+
+constexpr uint16_t kEtcdPort = 2379;
+// A cluster of etcd has three to seven.
+constexpr size_t kMaxMembers = 64;
+
+}  // namespace
+
+absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text) {
+  std::vector<Endpoint> members;
+  const std::vector<std::string> parts = absl::StrSplit(text, ',');
+  for (const std::string& part : parts) {
+    if (absl::StrContains(part, "://")) {
+      return InvalidArgumentError(
+          "expected HOST:PORT,HOST:PORT..., and --rdzv_conf protocol=https where etcd has TLS");
+    }
+    absl::StatusOr<Endpoint> member = ParseEndpoint(part, kEtcdPort);
+    if (!member.ok()) return member.status();
+    if (member->host.empty() || member->port == 0) {
+      return InvalidArgumentError("expected HOST:PORT,HOST:PORT..., the members of etcd");
+    }
+    members.push_back(*std::move(member));
+  }
+  if (members.size() <= kMaxMembers) return members;
+  return InvalidArgumentError(absl::StrCat("expected at most ", kMaxMembers, " members of etcd"));
+}
+
+absl::StatusOr<rendezvous::EtcdOptions> ReadEtcdConf(OptionReader& read,
+                                                     std::vector<std::string>& known,
+                                                     std::vector<std::string>& given) {
+  rendezvous::EtcdOptions etcd;
+  const auto text = [&](const char* key, std::string& target) {
+    known.emplace_back(key);
+    if (read.Find(key) != nullptr) given.emplace_back(key);
+    target = read.Find(key) != nullptr ? read.Text(key) : target;
+  };
+  std::string protocol = "http";
+  text("protocol", protocol);
+  text("cacert", etcd.authority_file);
+  text("cert", etcd.certificate_file);
+  text("key", etcd.key_file);
+  text("user", etcd.user);
+  text("etcd_prefix", etcd.prefix);
+  if (protocol != "http" && protocol != "https") {
+    return InvalidArgumentError(absl::StrCat("protocol='", protocol, "': expected http or https"));
+  }
+  etcd.is_tls = protocol == "https";
+  for (const char* key : {"cacert", "cert", "key"}) {
+    if (!etcd.is_tls && read.Find(key) != nullptr) {
+      return InvalidArgumentError(
+          absl::StrCat(key, " is for TLS: expected protocol=https with it"));
+    }
+  }
+  if (etcd.certificate_file.empty() != etcd.key_file.empty()) {
+    return InvalidArgumentError("expected cert and key, or neither of them");
+  }
+  while (etcd.prefix.ends_with('/')) etcd.prefix.pop_back();
+  if (etcd.prefix.empty()) return InvalidArgumentError("etcd_prefix: expected a path like /ddprun");
+  return etcd;
+}
+
+}  // namespace ddprun::launcher

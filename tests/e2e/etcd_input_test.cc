@@ -1,0 +1,158 @@
+// --rdzv_backend=etcd: what etcd asks for and refuses, and what is not etcd.
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/etcd_job.h"
+#include "tests/rendezvous/server/sockets.h"
+#include "tests/support/certificates.h"
+#include "tests/support/files.h"
+#include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
+
+namespace ddprun::testing {
+namespace {
+
+// An agent that ends with 121 and says `text`.
+void ExpectRefused(EtcdJob& job, const std::vector<std::string>& more, const std::string& text,
+                   const std::string& password = "") {
+  job.StartNode("2", more, {.env = {{"DDPRUN_ETCD_PASSWORD", password}}});
+  Subprocess& node = job.node(job.size() - 1);
+  CHECK_MESSAGE(node.Wait() == 121, node.Describe());
+  CHECK_MESSAGE(node.err().find(text) != std::string::npos, text, node.Describe());
+}
+
+TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  EtcdJob job(etcd, "refused");
+  const rendezvous::ReservedPort nobody;
+  const std::string closed = "127.0.0.1:" + std::to_string(nobody.port());
+  const std::string limit = "--rdzv_conf=join_timeout=1";
+  ExpectRefused(job, {"--rdzv_endpoint=" + closed, limit},
+                "no coordinator answered at etcd at " + closed + " within 1 s; last try: etcd at " +
+                    closed + ": Connection refused");
+  const rendezvous::ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+  ExpectRefused(job, {"--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port()), limit},
+                "expected etcd 3's client port");
+  ExpectRefused(job, {"--rdzv_endpoint=no-such-host.invalid", limit},
+                "cannot resolve \"no-such-host.invalid\"");
+  ExpectRefused(job, {"--rdzv_conf=protocol=https,cacert=/no/such/file"},
+                "read \"/no/such/file\" for TLS with etcd: No such file or directory");
+}
+
+TEST_CASE("etcd: keys that hold what ddprun has not written are named, and left alone") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  EtcdJob job(etcd, "foreign");
+  etcd.Ctl({"put", "/ddprun/foreign/leader", "somebody's"});
+  ExpectRefused(job, {},
+                "the key \"/ddprun/foreign/leader\" in etcd at " + etcd.endpoints() +
+                    " holds what ddprun has not written: remove it, or choose another --rdzv_id");
+  CHECK(job.Keys() == "/ddprun/foreign/leader\nsomebody's\n");
+  etcd.Ctl({"del", "/ddprun/foreign/leader"});
+  etcd.Ctl({"put", "/ddprun/foreign/job", "somebody's"});
+  ExpectRefused(job, {}, "cannot host the rendezvous: the key \"/ddprun/foreign/job\"");
+  CHECK(job.Keys() == "/ddprun/foreign/job\nsomebody's\n");
+}
+
+// TLS, and users of etcd: one for jobs, one that may only read.
+struct Secured {
+  Secured()
+      : authority(MakeAuthority()),
+        server(MakeServerCertificate(authority, "IP:127.0.0.1")),
+        ca(WriteFile(dir.File("ca.pem"), authority.certificate)),
+        cert(WriteFile(dir.File("cert.pem"), server.certificate)),
+        key(WriteFile(dir.File("key.pem"), server.key)),
+        etcd({.members = 1,
+              .more = {"--cert-file=" + cert, "--key-file=" + key},
+              .scheme = "https",
+              .ctl = {"--cacert=" + ca, "--user=root:secret"}}) {
+    etcd.Ctl({"user", "add", "root:secret"});
+    etcd.Ctl({"user", "grant-role", "root", "root"});
+    for (const auto& [name, right] :
+         {std::pair<std::string, std::string>{"trainer", "readwrite"}, {"reader", "read"}}) {
+      etcd.Ctl({"role", "add", name});
+      etcd.Ctl({"role", "grant-permission", name, right, "--prefix=true", "/ddprun/"});
+      etcd.Ctl({"user", "add", name + ":" + name + "-word"});
+      etcd.Ctl({"user", "grant-role", name, name});
+    }
+    REQUIRE(etcd.Ctl({"auth", "enable"}) == "Authentication Enabled\n");
+    REQUIRE(etcd.AwaitWrites());
+  }
+
+  std::vector<std::string> As(const std::string& user) const {
+    return {"--rdzv_conf=join_timeout=5,protocol=https,cacert=" + ca +
+            (user.empty() ? "" : ",user=" + user)};
+  }
+
+  TempDir dir;
+  Certificate authority, server;
+  std::string ca, cert, key;
+  EtcdCluster etcd;
+};
+
+TEST_CASE("etcd: a job forms over TLS, as the user whose password is in the environment") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  Secured with;
+  EtcdJob job(with.etcd, "secured");
+  for (int i = 0; i < 2; ++i) {
+    job.StartNode("2", with.As("trainer"), {.env = {{"DDPRUN_ETCD_PASSWORD", "trainer-word"}}});
+  }
+  job.AwaitWorkers(0, 2);
+  for (const int pid : job.Pids(2)) {
+    const std::string environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
+    CHECK(environment.find("RANK=") != std::string::npos);
+    CHECK(environment.find("trainer-word") == std::string::npos);
+  }
+  CHECK(job.Keys() != "");
+  job.Finish();
+  job.CheckAllEndWith(0);
+  CHECK(job.Keys() == "");
+}
+
+TEST_CASE("etcd: where it asks for a certificate of ours a job shows one, and is refused without") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  TempDir dir;
+  const Certificate authority = MakeAuthority();
+  const Certificate both = MakeServerCertificate(authority, "IP:127.0.0.1");
+  const std::string ca = WriteFile(dir.File("ca.pem"), authority.certificate);
+  const std::string cert = WriteFile(dir.File("cert.pem"), both.certificate);
+  const std::string key = WriteFile(dir.File("key.pem"), both.key);
+  EtcdCluster etcd({.members = 1,
+                    .more = {"--cert-file=" + cert, "--key-file=" + key, "--client-cert-auth",
+                             "--trusted-ca-file=" + ca},
+                    .scheme = "https",
+                    .ctl = {"--cacert=" + ca, "--cert=" + cert, "--key=" + key}});
+  EtcdJob job(etcd, "shown");
+  const std::string tls = "--rdzv_conf=join_timeout=5,protocol=https,cacert=" + ca;
+  job.StartNode("1", {tls + ",cert=" + cert + ",key=" + key});
+  job.AwaitWorkers(0, 1);
+  job.Finish();
+  job.CheckAllEndWith(0);
+  EtcdJob bare(etcd, "bare");
+  ExpectRefused(bare, {tls}, "no coordinator answered at etcd at " + etcd.endpoints());
+}
+
+TEST_CASE("etcd: users and certificates that are not right are named") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  Secured with;
+  EtcdJob job(with.etcd, "refused");
+  ExpectRefused(job, with.As("trainer"), "refuses the user \"trainer\" or its password", "wrong");
+  ExpectRefused(job, with.As(""), "asks who we are: expected --rdzv_conf user=NAME");
+  ExpectRefused(job, with.As("reader"),
+                "allows the user \"reader\" no reading and writing of keys under \"/ddprun/\"",
+                "reader-word");
+  // Another authority's server, and one that is spoken to without TLS.
+  const std::string other = WriteFile(with.dir.File("other.pem"), MakeAuthority().certificate);
+  ExpectRefused(job, {"--rdzv_conf=join_timeout=1,protocol=https,cacert=" + other},
+                "no coordinator answered at etcd at " + with.etcd.endpoints());
+  ExpectRefused(job, {"--rdzv_conf=join_timeout=1"},
+                "no coordinator answered at etcd at " + with.etcd.endpoints());
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,173 @@
+// --rdzv_backend=etcd with a real etcd: jobs form, and another agent takes over.
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/e2e/etcd_job.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+constexpr char kBack[] = "coordinator back";
+
+TEST_CASE("etcd: jobs of one, two and three agents form, end, and leave nothing behind") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  for (const int nodes : {1, 2, 3}) {
+    EtcdJob job(etcd, "forms");
+    job.StartNodes(nodes, std::to_string(nodes));
+    job.AwaitWorkers(0, nodes);
+    CHECK(job.Keys().find("/ddprun/forms/leader\nddprun 1 127.0.0.1:") != std::string::npos);
+    job.Finish();
+    job.CheckAllEndWith(0);
+    CHECK(job.Keys() == "");
+  }
+  CHECK(etcd.Ctl({"lease", "list"}) == "found 0 leases\n");
+}
+
+TEST_CASE("etcd: two jobs with ids of their own do not meet") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  EtcdJob a(etcd, "a"), b(etcd, "a/job");
+  a.StartNodes(2, "2");
+  b.StartNodes(1, "1");
+  a.AwaitWorkers(0, 2);
+  b.AwaitWorkers(0, 1);
+  b.Finish();
+  b.CheckAllEndWith(0);
+  CHECK(a.Keys() != "");
+  CHECK(b.Keys() == "");
+  a.Finish();
+  a.CheckAllEndWith(0);
+  CHECK(etcd.KeysUnder("/ddprun") == "");
+}
+
+TEST_CASE("etcd: a failed worker restarts the job, and its code ends it, as ever") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  EtcdJob job(etcd, "fails");
+  job.StartNodes(2, "2", {"--max_restarts=1"});
+  job.AwaitWorkers(0, 2);
+  kill(job.job().PidOfRank(1), SIGKILL);
+  job.AwaitWorkers(1, 2);
+  kill(job.job().PidOfRank(0), SIGKILL);
+  job.CheckAllEndWith(128 + SIGKILL);
+  CHECK(job.Keys() == "");
+}
+
+TEST_CASE("etcd: the hosting agent is killed: another takes over, and goes on without its node") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  EtcdJob job(etcd, "killed");
+  job.StartNodes(3, "2:3", {"--max_restarts=3", "--rdzv_conf=last_call_timeout=60"});
+  job.AwaitWorkers(0, 3);
+  const size_t leader = job.Leading();
+  job.Kill(leader);
+  const double seconds = job.SecondsUntilLeading(1);
+  MESSAGE("takeover after the hosting agent's SIGKILL: ", seconds, " s");
+  CHECK(seconds <= 3);
+  // Its node is lost, as any: the others go on in a round of their own.
+  REQUIRE_MESSAGE(Eventually([&] { return job.job().HasWorker(1) && !job.job().HasWorker(2); }),
+                  job.Describe());
+  for (size_t i = 0; i < job.size(); ++i) {
+    REQUIRE_MESSAGE(job.node(i).WaitForErr("going on with 2 nodes and 2 ranks"), job.Describe());
+  }
+  job.Finish();
+  job.CheckAllEndWith(0);
+  CHECK(job.Keys() == "");
+}
+
+TEST_CASE("etcd: of a job whose agents were all killed nothing is left when its leases end") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  EtcdJob job(etcd, "gone");
+  job.StartNodes(2, "2", {"--rdzv_conf=join_timeout=6"});
+  job.AwaitWorkers(0, 2);
+  REQUIRE(Eventually([&] { return job.Keys().find("/ddprun/gone/job\n") != std::string::npos; }));
+  // Both at once: none takes over.
+  for (size_t i = 0; i < 2; ++i) job.node(i).Signal(SIGSTOP);
+  for (size_t i = 0; i < 2; ++i) job.Kill(0);
+  CHECK(Eventually([&] { return job.Keys() == ""; }));
+  CHECK(etcd.Ctl({"lease", "list"}) == "found 0 leases\n");
+}
+
+TEST_CASE(
+    "etcd: an agent that leaves hands its place over, and the next job of the id is a new one") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  EtcdJob job(etcd, "leaves");
+  job.StartNodes(3, "2:3", {"--max_restarts=3", "--rdzv_conf=last_call_timeout=60"});
+  job.AwaitWorkers(0, 3);
+  const size_t leader = job.Leading();
+  job.node(leader).Signal(SIGTERM);
+  REQUIRE(job.node(leader).Wait() == 128 + SIGTERM);
+  const double seconds = job.SecondsUntilLeading(2);
+  MESSAGE("takeover after the hosting agent's SIGTERM and end: ", seconds, " s");
+  CHECK(seconds <= 3);
+  for (size_t i = 0; i < job.size(); ++i) {
+    if (i == leader) continue;
+    REQUIRE_MESSAGE(job.node(i).WaitForErr("going on with 2 nodes and 2 ranks"), job.Describe());
+  }
+  job.Finish();
+  for (size_t i = 0; i < job.size(); ++i) {
+    if (i != leader) REQUIRE_MESSAGE(job.node(i).Wait() == 0, job.Describe());
+  }
+  CHECK(job.Keys() == "");
+}
+
+TEST_CASE(
+    "etcd: with a token all is in TLS, a takeover too, and a node with another displaces nobody") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  EtcdJob job(etcd, "token");
+  const Subprocess::Options with_token{.env = {{"DDPRUN_TOKEN", std::string(64, '7')}}};
+  for (int i = 0; i < 2; ++i) job.StartNode("2", {}, with_token);
+  job.AwaitWorkers(0, 2);
+  const std::vector<int> pids = job.Pids(2);
+  const size_t leader = job.Leading();
+  const std::string keys = job.Keys();
+  for (const std::string& other : {std::string(64, '8'), std::string()}) {
+    EtcdJob wrong(etcd, "token");
+    wrong.StartNode("2", {}, {.env = {{"DDPRUN_TOKEN", other}}});
+    CHECK_MESSAGE(wrong.node(0).Wait() == 122, wrong.Describe());
+    CHECK_MESSAGE(wrong.node(0).err().find("give all nodes the same token") != std::string::npos,
+                  wrong.Describe());
+  }
+  CHECK(job.Keys() == keys);
+  job.node(leader).Signal(SIGSTOP);
+  CHECK(job.SecondsUntilLeading(2) <= 4);
+  job.node(leader).Signal(SIGCONT);
+  REQUIRE_MESSAGE(job.node(leader).WaitForErr(kBack), job.Describe());
+  CHECK(job.Pids(2) == pids);
+  job.Finish();
+  job.CheckAllEndWith(0);
+  CHECK(job.Keys() == "");
+}
+
+TEST_CASE("etcd: the hosting agent stands still: its lease ends, and no worker is disturbed") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  EtcdJob job(etcd, "stopped");
+  job.StartNodes(3, "3");
+  job.AwaitWorkers(0, 3);
+  const std::vector<int> pids = job.Pids(3);
+  const size_t leader = job.Leading();
+  job.node(leader).Signal(SIGSTOP);
+  const double seconds = job.SecondsUntilLeading(2);
+  MESSAGE("takeover after the hosting agent's SIGSTOP: ", seconds, " s");
+  CHECK(seconds <= 4);
+  job.node(leader).Signal(SIGCONT);
+  REQUIRE_MESSAGE(job.node(leader).WaitForErr(kBack), job.Describe());
+  CHECK(job.Pids(3) == pids);
+  job.Finish();
+  job.CheckAllEndWith(0);
+  CHECK_FALSE(job.job().HasFile("up0.1"));
+  CHECK(job.Keys() == "");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
