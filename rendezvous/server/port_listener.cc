@@ -176,33 +176,38 @@ void PortListener::KeepStrangersFew(TimePoint now) {
   if (!is_full()) return;
   LookAtStrangers(now);  // who has joined meanwhile is none
   if (!is_full()) return;
-  const auto is_silent = [this](Id id) {
-    const Connection& connection = connections_.at(id);
-    if (connection.pipe == nullptr) return connection.tls == nullptr || !connection.tls->is_begun();
-    return !connection.pipe->has_call();
-  };
-  std::map<std::string, size_t> all, silent;  // by address
+  // Of those that may go, first who has said least, then the oldest of the address with most.
+  std::map<std::pair<Duration, std::string>, size_t> counts;
+  room_at_ = TimePoint::max();
   for (const Id id : strangers_) {
-    ++all[connections_.at(id).ip];
-    if (is_silent(id)) ++silent[connections_.at(id).ip];
+    const Connection& connection = connections_.at(id);
+    const Duration patience = PatienceWith(connection);
+    room_at_ = std::min(room_at_, connection.since + patience);
+    if (now >= connection.since + patience) ++counts[{patience, connection.ip}];
   }
-  // The oldest one of the address that has most of them.
-  const auto find = [this](std::map<std::string, size_t>& counts, const auto& counts_for) {
-    std::optional<Id> found;
-    for (const Id id : strangers_) {
-      if (!counts_for(id)) continue;
-      const size_t most = found ? counts[connections_.at(*found).ip] : 0;
-      if (counts[connections_.at(id).ip] > most) found = id;
-    }
-    return found;
-  };
-  std::optional<Id> leaves = find(silent, is_silent);
-  if (!leaves) {
-    leaves = find(all, [](Id) { return true; });
-    room_at_ = connections_.at(*leaves).since + handlers_.silence_limit / 5;
-    if (now < room_at_) return;
+  if (counts.empty()) return;
+  std::optional<Id> leaves;
+  std::pair<Duration, size_t> best;
+  for (const Id id : strangers_) {
+    const Connection& connection = connections_.at(id);
+    const Duration patience = PatienceWith(connection);
+    if (now < connection.since + patience) continue;
+    const size_t count = counts[{patience, connection.ip}];
+    const bool is_better =
+        !leaves || patience < best.first || (patience == best.first && count > best.second);
+    if (!is_better) continue;
+    leaves = id;
+    best = {patience, count};
   }
   Drop(connections_.find(*leaves));
+}
+
+Duration PortListener::PatienceWith(const Connection& connection) const {
+  if (connection.pipe == nullptr) {
+    const bool is_begun = connection.tls != nullptr && connection.tls->is_begun();
+    return is_begun ? handlers_.silence_limit / 5 : Duration{0};
+  }
+  return connection.pipe->has_call() ? handlers_.silence_limit / 5 : kCallPatience;
 }
 
 void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {

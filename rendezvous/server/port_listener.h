@@ -13,11 +13,12 @@
 // when it was accepted. Until then it is a stranger's, as one that says nothing is.
 //
 // There are at most 256 strangers at a time. The next one takes the place of the oldest one that
-// has begun neither a call nor TLS with the job's token, of the address with most of those: whoever
-// speaks gets in beside thousands that do not. Where all have begun it takes the place of the
-// oldest of the address with most strangers, when that one has been here for a second; until then
-// nobody is accepted, and waits in the kernel's backlog. More than that is not kept of an address:
-// behind one may be a whole cluster (NAT), and on one machine all agents are 127.0.0.1.
+// has said nothing yet, of the address with most of those: whoever speaks gets in beside thousands
+// that do not. One that has begun HTTP/2 has half a second first, which gRPC needs for a call where
+// thousands of agents come at once, and one that has begun a call, or TLS with the job's token, a
+// second; until one may go nobody is accepted, and waits in the kernel's backlog. More than that is
+// not kept of an address: behind one may be a whole cluster (NAT), and on one machine all agents
+// are 127.0.0.1.
 //
 // One thread; the socket is bound without SO_REUSEPORT, so that a second coordinator on the port is
 // an error and never a silent partner.
@@ -53,6 +54,8 @@ class PortListener {
  public:
   static constexpr size_t kMaxStrangers = 256;
   static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
+  // How long one that has begun HTTP/2 keeps its place for a call.
+  static constexpr Duration kCallPatience = std::chrono::milliseconds(500);
   // How long accept rests when this process has no descriptor left: without a rest it would spin.
   static constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
   // How long the end waits for what has been said last to go out.
@@ -68,7 +71,7 @@ class PortListener {
     ConnectionTable* connections = nullptr;       // of on_http2's; outlives the listener
     std::function<std::string()> hello_reply;     // not set, like on_http2: closed
     std::shared_ptr<const TlsIdentity> identity;  // null: nothing comes in TLS
-    Duration silence_limit = kSilenceLimit;       // a fifth of it where all strangers speak
+    Duration silence_limit = kSilenceLimit;  // a fifth of it for callers, where there are too many
     Duration end_limit = kEndLimit;
     bool is_for_own_user = false;  // on loopback: connections of other users are closed
   };
@@ -112,6 +115,8 @@ class PortListener {
   void AcceptAll(TimePoint now);
   // Where there is a stranger too many, drops one if one may go by now.
   void KeepStrangersFew(TimePoint now);
+  // How long a stranger keeps its place where others want it.
+  Duration PatienceWith(const Connection& connection) const;
   bool is_full() const { return strangers_.size() > kMaxStrangers; }
   void Rest(TimePoint now);  // there is no descriptor left
   void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
