@@ -46,7 +46,10 @@ RawClient::RawClient(uint16_t port, bool is_ipv6)
 
 RawClient RawClient::Greeted(const StoreServer& server) {
   RawClient client(server.port());
-  client.Send(Greeting());
+  // As PyTorch's and ours do, who wait for an answer: by then the server has accepted it.
+  std::string ping;
+  AppendRequest({StoreOp::kPing, 0x01020304, 0, {}}, &ping);
+  client.Expect(Greeting() + ping, "\x04\x03\x02\x01");
   return client;
 }
 

@@ -18,7 +18,7 @@ class RawClient {
  public:
   // Connects to 127.0.0.1 (or ::1). A failed connect fails the running case.
   explicit RawClient(uint16_t port, bool is_ipv6 = false);
-  // As above, and greets.
+  // As above, and greets, as far as the answer.
   static RawClient Greeted(const StoreServer& server);
 
   void Send(std::string_view bytes);
