@@ -36,6 +36,7 @@ Tunnels::Tunnels(std::shared_ptr<const TlsIdentity> identity)
 
 absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Start(
     std::shared_ptr<const TlsIdentity> identity) {
+  DoesKernelTellUsers();
   auto tunnels = std::unique_ptr<Tunnels>(new Tunnels(std::move(identity)));
   const bool is_open = tunnels->epoll_.is_open() && tunnels->wake_.is_open() &&
                        tunnels->Watch(tunnels->wake_.get(), kWake, EPOLLIN);

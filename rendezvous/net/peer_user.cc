@@ -9,7 +9,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstring>
+#include <mutex>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
@@ -72,26 +74,40 @@ std::optional<uid_t> PeerUser(int fd) {
   request.query.sdiag_protocol = IPPROTO_TCP;
   request.query.idiag_states = ~0U;
   ends.idiag_cookie[0] = ends.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-  const UniqueFd link(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  if (!link.is_open()) return std::nullopt;
+  // One for all, opened early: where no descriptor is left, the users of others are told all the
+  // same.
+  static const UniqueFd link(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  static std::mutex mutex;
+  static uint32_t number = 0;
+  const std::lock_guard lock(mutex);
+  request.header.nlmsg_seq = ++number;
   setsockopt(link.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
   if (send(link.get(), &request, sizeof(request), 0) != sizeof(request)) return std::nullopt;
   alignas(nlmsghdr) char reply[512];
-  const ssize_t size = recv(link.get(), reply, sizeof(reply), 0);
-  nlmsghdr header;
+  nlmsghdr header{};
   inet_diag_msg found;
-  if (size < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(found)))) return std::nullopt;
-  std::memcpy(&header, reply, sizeof(header));
-  if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
+  // An answer that came too late for an earlier question is passed over.
+  while (header.nlmsg_seq != number) {
+    const ssize_t size = recv(link.get(), reply, sizeof(reply), 0);
+    if (size < static_cast<ssize_t>(sizeof(header))) return std::nullopt;
+    std::memcpy(&header, reply, sizeof(header));
+  }
+  const bool is_answer =
+      header.nlmsg_type == SOCK_DIAG_BY_FAMILY && header.nlmsg_len >= NLMSG_LENGTH(sizeof(found));
+  if (!is_answer) return std::nullopt;
   std::memcpy(&found, reply + NLMSG_HDRLEN, sizeof(found));
   if (found.idiag_state != TCP_ESTABLISHED || found.idiag_inode == 0) return std::nullopt;
   return found.idiag_uid;
 }
 
+bool DoesKernelTellUsers() {
+  static const bool does = DoesKernelTell();
+  return does;
+}
+
 bool IsOfOthers(int fd) {
-  static const bool does_kernel_tell = DoesKernelTell();
   const std::optional<uid_t> user = PeerUser(fd);
-  if (!user) return does_kernel_tell;
+  if (!user) return DoesKernelTellUsers();
   return *user != geteuid() && *user != 0;
 }
 

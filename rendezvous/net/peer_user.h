@@ -13,6 +13,9 @@ namespace ddprun::rendezvous {
 // been closed: the kernel calls that root's.
 std::optional<uid_t> PeerUser(int fd);
 
+// Whether it tells at all. Asked before the first connection: it takes descriptors.
+bool DoesKernelTellUsers();
+
 // Whether a connection that came over loopback is not of this user or root. So is one whose other
 // end the kernel does not tell, unless it tells of none: nobody who waits for an answer has closed.
 bool IsOfOthers(int fd);

@@ -40,6 +40,7 @@ PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
 
 absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
                                                                   Handlers handlers) {
+  if (handlers.is_for_own_user) DoesKernelTellUsers();
   auto listener = std::unique_ptr<PortListener>(
       new PortListener(std::move(listening_socket), std::move(handlers)));
   const bool is_open = listener->epoll_.is_open() &&

@@ -35,6 +35,7 @@ constexpr size_t kReceiveBytes = 64 << 10;
 
 absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& options) {
   std::unique_ptr<StoreServer> self(new StoreServer(options));
+  if (options.bind == Bind::kLoopback) DoesKernelTellUsers();
   if (options.bind != Bind::kNone) {
     auto listener = ListenOn(options.bind == Bind::kLoopback ? "127.0.0.1" : "", options.port);
     if (!listener.ok()) {
