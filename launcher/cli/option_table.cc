@@ -295,7 +295,8 @@ constexpr CommandRow kCommands[] = {
     {"status",
      "Shows what a running job does, who is slow, what hangs and why: one sentence first, then its "
      "ranks, the worst first. Without JOB: this user's only job on this machine. Exits with 0 when "
-     "all is well, with 1 when not, with 2 when the job cannot be asked.",
+     "all is well, with 1 when not, with 2 when the job cannot be asked, with 122 when it is asked "
+     "with another token than its own.",
      kStatusTable, nullptr, true},
     {"top", "The same as status, alive, in a terminal of any size; q ends it.", kTopTable, nullptr,
      true},

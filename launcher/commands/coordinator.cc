@@ -64,6 +64,11 @@ void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret)
       options.run_id.empty() ? std::string("the first run that joins")
                              : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
       "; agents reach it by --rdzv_endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
+  if (has_secret) {
+    Say("agents and the workers' store are encrypted; what workers open themselves, as Gloo, NCCL "
+        "and "
+        "ddp's tcp backend do, is not");
+  }
   if (!has_secret && !rendezvous::IsLoopback(host)) {
     Say("the network is trusted: whoever reaches this port can join, read and end the job; with a "
         "token "

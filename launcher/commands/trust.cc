@@ -102,6 +102,15 @@ absl::StatusOr<std::string> ReadAll(int fd, bool is_pipe) {
   return text;
 }
 
+// Who may read the key may be this node.
+absl::Status CheckKey(const std::string& name) {
+  const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open()) return absl::OkStatus();  // OpenSSL says why
+  const absl::Status status = CheckOwner(fd.get());
+  if (status.ok()) return status;
+  return Bad(absl::StrCat("--tls_key ", EscapeControl(name), ": ", status.message()));
+}
+
 // Someone may have written the token itself where its file's name belongs.
 bool LooksLikeToken(const std::string& name) {
   const bool is_path = name.starts_with('/') || name.starts_with("./") || name.starts_with("../");
@@ -138,6 +147,7 @@ std::string NewToken() {
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token) {
   if (!files.cert.empty()) {
+    if (absl::Status status = CheckKey(files.key); !status.ok()) return status;
     auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
     return Bad(absl::StrCat("own certificates: ", identity.status().message()));

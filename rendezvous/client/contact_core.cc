@@ -305,9 +305,7 @@ std::string ContactCore::AttemptText(const Looked& look) const {
   }
   if (look.outcome == Outcome::kDistrusted) {
     return absl::StrCat(Place(look.ip),
-                        " is held by a program that is not of this job: ", look.text,
-                        "; give all nodes the same token (--token_file or DDPRUN_TOKEN), or none, "
-                        "or certificates of one authority");
+                        " is held by a program that is not of this job: ", look.text);
   }
   const bool has_answered = look.outcome == Outcome::kForeign;
   if (!has_answered && look.outcome != Outcome::kClosed && look.outcome != Outcome::kSilent) {

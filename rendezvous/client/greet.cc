@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -16,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/net/peer_user.h"
 #include "rendezvous/tls/stream.h"
 #include "rendezvous/wire/checked_fields.h"
 
@@ -29,6 +32,10 @@ constexpr Duration kConnectTimeout = std::chrono::seconds(2);
 constexpr Duration kKernelTimeout = std::chrono::milliseconds(500);
 constexpr Duration kHelloTimeout = std::chrono::seconds(5);
 constexpr size_t kMaxForeignBytes = 60;  // of what is shown
+// What to do about it.
+constexpr char kSameToken[] = "all nodes need the same token (--token_file or DDPRUN_TOKEN)";
+constexpr char kOneAuthority[] =
+    "all nodes need certificates of one authority (--tls_cert, --tls_key, --tls_ca)";
 
 // EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {
@@ -115,17 +122,19 @@ class Talk {
     switch (tls_->trouble()) {
       case TlsStream::Trouble::kNone:
         return {Outcome::kClosed, kClosedText};
+      case TlsStream::Trouble::kOtherToken:
+        return {Outcome::kDistrusted, absl::StrCat("its token is another one; ", kSameToken)};
       case TlsStream::Trouble::kRefused:
         return {Outcome::kDistrusted,
-                absl::StrCat(is_token_ ? "it speaks TLS and takes no token ("
-                                       : "it does not believe this node's certificate (",
-                             tls_->error(), ")")};
-      case TlsStream::Trouble::kOtherToken:
-        return {Outcome::kDistrusted, "its token is another one"};
+                is_token_ ? absl::StrCat("it speaks TLS and takes no token; ", kSameToken)
+                          : absl::StrCat("it does not believe this node's certificate (",
+                                         tls_->error(), "); ", kOneAuthority)};
       case TlsStream::Trouble::kDistrusted:
         return {Outcome::kDistrusted,
-                is_token_ ? "it does not prove that it has the job's token"
-                          : absl::StrCat("its certificate is not believed (", tls_->error(), ")")};
+                is_token_
+                    ? absl::StrCat("it has not proved that it has this node's token; ", kSameToken)
+                    : absl::StrCat("its certificate is not believed (", tls_->error(), "); ",
+                                   kOneAuthority)};
       case TlsStream::Trouble::kNoTls:
         break;
     }
@@ -159,7 +168,11 @@ Greeting Ask(int fd, const Identity& identity, const Interrupt& interrupt) {
         return {std::move(hello), {}};
       case HelloAnswer::kForeign:
         if (reply.front() == kTlsAlertByte) {
-          return {{}, {Outcome::kDistrusted, "it asks for TLS, and this node was given no token"}};
+          return {{},
+                  {Outcome::kDistrusted,
+                   absl::StrCat(
+                       "it asks for TLS, and this node was given no token and no certificate; ",
+                       kSameToken, " or certificates of one authority")}};
         }
         return {{}, {Outcome::kForeign, CleanText(reply.substr(0, kMaxForeignBytes))}};
     }
@@ -192,7 +205,13 @@ Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
     return {{}, {Outcome::kSilent, "its port takes no connection"}};
   }
   if (trouble) return {{}, *std::move(trouble)};
-  return Ask(fd.get(), identity, interrupt);
+  Greeting greeting = Ask(fd.get(), identity, interrupt);
+  // On loopback the port is whose process was first.
+  const std::optional<uid_t> user = IsLoopback(IpText(address)) ? PeerUser(fd.get()) : std::nullopt;
+  if (!greeting.hello || !user || *user == geteuid() || *user == 0) return greeting;
+  return {{},
+          {Outcome::kDistrusted, absl::StrCat("it belongs to another user of this machine (uid ",
+                                              *user, "); use another port")}};
 }
 
 }  // namespace
@@ -204,7 +223,10 @@ Greeting Greet(const SocketAddress& address, const Identity& identity, const Int
   }
   // A coordinator without a token closes what begins in TLS. Its greeting tells no secret.
   if (GreetOnce(address, nullptr, interrupt).hello) {
-    greeting.trouble = {Outcome::kDistrusted, "it runs without a token, which this node was given"};
+    greeting.trouble = {
+        Outcome::kDistrusted,
+        absl::StrCat("it runs without a ", identity->is_token() ? "token" : "certificate",
+                     ", which this node was given; give it to all nodes, or to none")};
   }
   return greeting;
 }

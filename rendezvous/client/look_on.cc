@@ -26,16 +26,28 @@ namespace {
 constexpr size_t kMaxAnswers = 65536;
 constexpr size_t kMaxBytes = size_t{128} << 20;
 
+absl::Status NobodyThere(const std::string& place, const std::string& why) {
+  return absl::UnavailableError(
+      absl::StrCat("ask the coordinator at ", place, ": ", why,
+                   "; is this the job's --rdzv_endpoint, and may this host reach it?"));
+}
+
 absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,
                                    Tunnels* tunnels,
                                    std::chrono::system_clock::time_point deadline) {
   // gRPC does not say that it is TLS that fails.
   const Greeting greeting =
       Greet(address, tunnels == nullptr ? nullptr : tunnels->identity(), Interrupt());
-  if (!greeting.hello && greeting.trouble.outcome == Looked::Outcome::kDistrusted) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "ask the coordinator at ", place, ": ", greeting.trouble.text,
-        "; give the job's token (--token_file or DDPRUN_TOKEN) if it has one, else none"));
+  if (!greeting.hello) {
+    using Outcome = Looked::Outcome;
+    const Looked& trouble = greeting.trouble;
+    if (trouble.outcome == Outcome::kDistrusted) {
+      return absl::UnauthenticatedError(
+          absl::StrCat("ask the coordinator at ", place, ": ", trouble.text));
+    }
+    if (trouble.outcome == Outcome::kRefused || trouble.outcome == Outcome::kUnreachable) {
+      return NobodyThere(place, trouble.text);
+    }
   }
   const auto stub = v1::Rendezvous::NewStub(ChannelTo(address, tunnels));
   grpc::ClientContext context;
@@ -77,10 +89,7 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
   // refused".
   const std::string why = EscapeControl(status.error_message());
   const size_t colon = why.rfind(": ");
-  return absl::UnavailableError(
-      absl::StrCat("ask the coordinator at ", place, ": ",
-                   colon == std::string::npos ? why : why.substr(colon + 2),
-                   "; is this the job's --rdzv_endpoint, and may this host reach it?"));
+  return NobodyThere(place, colon == std::string::npos ? why : why.substr(colon + 2));
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ TEST_CASE("election: a node with another token than the leader's ends, and takes
   ContactBench bench(ByEtcd());
   bench.Step(TimePassed{});
   CHECK(bench.Step(SawLeader(Outcome::kDistrusted)) == "emit failed");
-  CHECK_MESSAGE(Contains(bench.text, "give all nodes the same token"), bench.text);
+  CHECK_MESSAGE(Contains(bench.text, "is held by a program that is not of this job"), bench.text);
   ContactBench running = Follower();
   CHECK(running.Step(kBroken) == "emit lost; look");
   CHECK(running.Step(SawLeader(Outcome::kDistrusted)) == "");

@@ -2,8 +2,14 @@
 // that look for their store.
 #include <doctest/doctest.h>
 
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,10 +23,12 @@
 #include "rendezvous/store/store_server.h"
 #include "rendezvous/tls/identity.h"
 #include "rendezvous/tls/stream.h"
+#include "rendezvous/wire/hello.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/holds.h"
+#include "tests/support/skip.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -100,8 +108,9 @@ TEST_CASE("trust: who lacks the token or has another one is told so, and disturb
     const char* token;
     const char* why;
   };
-  for (const Row& row : {Row{"another token", "its token is another one"},
-                         Row{"", "it asks for TLS, and this node was given no token"}}) {
+  for (const Row& row :
+       {Row{"another token", "its token is another one"},
+        Row{"", "it asks for TLS, and this node was given no token and no certificate"}}) {
     Agent stranger(coordinator->port(), row.token, 2, "b");
     const auto failed = stranger.log.Await<RendezvousFailed>();
     REQUIRE_MESSAGE(failed, stranger.log.Text());
@@ -131,6 +140,31 @@ TEST_CASE("trust: programs that are not ours are told apart from coordinators wi
     CHECK(failed->kind == Kind::kRendezvous);
     CHECK_MESSAGE(Holds(failed->message, "is held by another program"), failed->message);
   }
+}
+
+TEST_CASE("trust: an agent joins no coordinator of another user on loopback") {
+  if (geteuid() != 0) return testing::SkipTest("only root makes processes of other users");
+  // A coordinator whose sockets are nobody's, as far as the kernel tells.
+  auto door = ListenOn("127.0.0.1", 0);
+  REQUIRE(door.ok());
+  const uint16_t port = LocalPort(door->get());
+  std::thread squatter([&] {
+    syscall(SYS_setfsuid, 65534);  // of this thread alone
+    UniqueFd fd;
+    pollfd ready{door->get(), POLLIN, 0};
+    while (!fd.is_open() && poll(&ready, 1, 30000) == 1) {
+      fd.Reset(accept(door->get(), nullptr, nullptr));
+    }
+    SendAll(fd.get(), MakeHelloReply({"run-1", false}));
+    ReadToEnd(fd.get());
+  });
+  Agent agent(port, "", 1, "a");
+  const auto failed = agent.log.Await<RendezvousFailed>();
+  squatter.join();
+  REQUIRE_MESSAGE(failed, agent.log.Text());
+  CHECK(failed->kind == Kind::kDistrusted);
+  CHECK_MESSAGE(Holds(failed->message, "it belongs to another user of this machine (uid 65534)"),
+                failed->message);
 }
 
 TEST_CASE("trust: who looks on needs the token, too") {
