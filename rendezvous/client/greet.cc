@@ -212,7 +212,7 @@ Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
   Greeting greeting = Ask(fd.get(), identity, interrupt);
   // On loopback the port is whose process was first.
   if (!greeting.hello || !IsLoopback(IpText(address))) return greeting;
-  const uid_t user = PeerUser(fd.get()).value_or(0);
+  const uid_t user = PeerUsers().UserOf(fd.get()).value_or(0);
   if (user == geteuid() || user == 0) return greeting;
   return {{},
           {Outcome::kDistrusted, absl::StrCat("it belongs to another user of this machine (uid ",

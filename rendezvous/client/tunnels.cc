@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/net/peer_user.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -36,7 +35,6 @@ Tunnels::Tunnels(std::shared_ptr<const TlsIdentity> identity)
 
 absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Start(
     std::shared_ptr<const TlsIdentity> identity) {
-  DoesKernelTellUsers();
   auto tunnels = std::unique_ptr<Tunnels>(new Tunnels(std::move(identity)));
   const bool is_open = tunnels->epoll_.is_open() && tunnels->wake_.is_open() &&
                        tunnels->Watch(tunnels->wake_.get(), kWake, EPOLLIN);
@@ -177,7 +175,7 @@ void Tunnels::AcceptAll(TimePoint now) {
       return;
     }
     // Through it another user of this machine would be one of the job.
-    if (IsOfOthers(fd.get())) continue;
+    if (users_.IsOfOthers(fd.get())) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd));

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/peer_user.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/server/pipe.h"
 #include "rendezvous/tls/identity.h"
@@ -88,6 +89,7 @@ class Tunnels {
   bool is_stopping_ = false;
 
   // The thread's own.
+  PeerUsers users_;
   std::map<Id, Tunnel> tunnels_;
   Id next_id_;
   UniqueFd door_;

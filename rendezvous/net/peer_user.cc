@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
@@ -43,8 +42,16 @@ bool Fill(const SocketAddress& address, __be16& port, __be32 (&ip)[4]) {
   return true;
 }
 
+}  // namespace
+
+PeerUsers::PeerUsers() : link_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)) {
+  setsockopt(link_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+  static const bool does = DoesKernelTell();
+  does_kernel_tell_ = does;
+}
+
 // Of a connection of our own, whose other end is there.
-bool DoesKernelTell() {
+bool PeerUsers::DoesKernelTell() {
   const UniqueFd door(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const UniqueFd one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -55,12 +62,10 @@ bool DoesKernelTell() {
   const SocketAddress place = LocalAddress(door.get());
   if (connect(one.get(), place.get(), place.size) != 0) return false;
   const UniqueFd other(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  return PeerUser(other.get()).has_value();
+  return UserOf(other.get()).has_value();
 }
 
-}  // namespace
-
-std::optional<uid_t> PeerUser(int fd) {
+std::optional<uid_t> PeerUsers::UserOf(int fd) {
   const SocketAddress local = LocalAddress(fd), peer = PeerAddress(fd);
   Request request{};
   request.header.nlmsg_len = sizeof(request);
@@ -74,21 +79,14 @@ std::optional<uid_t> PeerUser(int fd) {
   request.query.sdiag_protocol = IPPROTO_TCP;
   request.query.idiag_states = ~0U;
   ends.idiag_cookie[0] = ends.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-  // One for all, opened early: where no descriptor is left, the users of others are told all the
-  // same.
-  static const UniqueFd link(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-  static std::mutex mutex;
-  static uint32_t number = 0;
-  const std::lock_guard lock(mutex);
-  request.header.nlmsg_seq = ++number;
-  setsockopt(link.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
-  if (send(link.get(), &request, sizeof(request), 0) != sizeof(request)) return std::nullopt;
+  request.header.nlmsg_seq = ++number_;
+  if (send(link_.get(), &request, sizeof(request), 0) != sizeof(request)) return std::nullopt;
   alignas(nlmsghdr) char reply[512];
   nlmsghdr header{};
   inet_diag_msg found;
   // An answer that came too late for an earlier question is passed over.
-  while (header.nlmsg_seq != number) {
-    const ssize_t size = recv(link.get(), reply, sizeof(reply), 0);
+  while (header.nlmsg_seq != number_) {
+    const ssize_t size = recv(link_.get(), reply, sizeof(reply), 0);
     if (size < static_cast<ssize_t>(sizeof(header))) return std::nullopt;
     std::memcpy(&header, reply, sizeof(header));
   }
@@ -100,14 +98,9 @@ std::optional<uid_t> PeerUser(int fd) {
   return found.idiag_uid;
 }
 
-bool DoesKernelTellUsers() {
-  static const bool does = DoesKernelTell();
-  return does;
-}
-
-bool IsOfOthers(int fd) {
-  const std::optional<uid_t> user = PeerUser(fd);
-  if (!user) return DoesKernelTellUsers();
+bool PeerUsers::IsOfOthers(int fd) {
+  const std::optional<uid_t> user = UserOf(fd);
+  if (!user) return does_kernel_tell_;
   return *user != geteuid() && *user != 0;
 }
 

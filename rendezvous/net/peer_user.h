@@ -4,21 +4,35 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
+
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::rendezvous {
 
-// The user who has made the other end of `fd`, a connected TCP socket, by the kernel's word
-// (sock_diag(7)). nullopt: it does not tell, as of an end on another machine, or of one that has
-// been closed: the kernel calls that root's.
-std::optional<uid_t> PeerUser(int fd);
+// Asks the kernel (sock_diag(7)). Has its descriptor from the beginning: where none is left, users
+// are told all the same. For one thread.
+class PeerUsers {
+ public:
+  PeerUsers();
 
-// Whether it tells at all. Asked before the first connection: it takes descriptors.
-bool DoesKernelTellUsers();
+  // The user who has made the other end of `fd`, a connected TCP socket. nullopt: the kernel does
+  // not tell, as of an end on another machine, or of one that has been closed, which it calls
+  // root's.
+  std::optional<uid_t> UserOf(int fd);
+  // Whether a connection that came over loopback is not of this user or root. So is one whose other
+  // end the kernel does not tell, unless it tells of none: nobody who waits for an answer has
+  // closed.
+  bool IsOfOthers(int fd);
 
-// Whether a connection that came over loopback is not of this user or root. So is one whose other
-// end the kernel does not tell, unless it tells of none: nobody who waits for an answer has closed.
-bool IsOfOthers(int fd);
+ private:
+  bool DoesKernelTell();
+
+  const UniqueFd link_;
+  uint32_t number_ = 0;  // of the last question
+  bool does_kernel_tell_ = false;
+};
 
 }  // namespace ddprun::rendezvous
 

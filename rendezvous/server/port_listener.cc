@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/net/peer_user.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 
@@ -36,11 +35,12 @@ PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       listening_socket_(std::move(listening_socket)),
       next_id_(kFirstId),
-      scratch_(kScratchBytes) {}
+      scratch_(kScratchBytes) {
+  if (handlers_.is_for_own_user) users_.emplace();
+}
 
 absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
                                                                   Handlers handlers) {
-  if (handlers.is_for_own_user) DoesKernelTellUsers();
   auto listener = std::unique_ptr<PortListener>(
       new PortListener(std::move(listening_socket), std::move(handlers)));
   const bool is_open = listener->epoll_.is_open() &&
@@ -152,7 +152,7 @@ void PortListener::AcceptAll(TimePoint now) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       return Rest(now);
     }
-    if (handlers_.is_for_own_user && IsOfOthers(fd.get())) continue;
+    if (users_ && users_->IsOfOthers(fd.get())) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const Id id = next_id_++;

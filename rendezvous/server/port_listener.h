@@ -44,6 +44,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/connection_table.h"
 #include "rendezvous/net/interrupt.h"
+#include "rendezvous/net/peer_user.h"
 #include "rendezvous/server/pipe.h"
 #include "rendezvous/tls/identity.h"
 #include "rendezvous/tls/stream.h"
@@ -135,6 +136,7 @@ class PortListener {
   const UniqueFd epoll_;
 
   // The thread's own.
+  std::optional<PeerUsers> users_;  // for our own user's connections alone
   UniqueFd listening_socket_;
   uint32_t door_events_ = kUnwatched;
   Connections connections_;  // by age

@@ -17,7 +17,6 @@
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
-#include "rendezvous/net/peer_user.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -35,7 +34,7 @@ constexpr size_t kReceiveBytes = 64 << 10;
 
 absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& options) {
   std::unique_ptr<StoreServer> self(new StoreServer(options));
-  if (options.bind == Bind::kLoopback) DoesKernelTellUsers();
+  if (options.bind == Bind::kLoopback) self->users_.emplace();
   if (options.bind != Bind::kNone) {
     auto listener = ListenOn(options.bind == Bind::kLoopback ? "127.0.0.1" : "", options.port);
     if (!listener.ok()) {
@@ -78,6 +77,7 @@ void StoreServer::Close() {
   eventfd_write(wake_event_.get(), 1);
   thread_.join();
   listener_.Reset();
+  users_.reset();
   adopted_.clear();
   connections_.clear();
   open_ = 0;
@@ -178,7 +178,7 @@ void StoreServer::AcceptSome() {
       break;
     }
     // On loopback the network keeps nobody out.
-    if (options_.bind == Bind::kLoopback && IsOfOthers(fd.get())) {
+    if (users_ && users_->IsOfOthers(fd.get())) {
       ++dropped_users_;
       continue;
     }

@@ -28,6 +28,7 @@
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/kv_store.h"
+#include "rendezvous/net/peer_user.h"
 #include "rendezvous/store/dispatch.h"
 #include "rendezvous/store/wire.h"
 
@@ -155,6 +156,7 @@ class StoreServer {
   std::atomic<uint64_t> waiting_{0};
 
   // The thread's own.
+  std::optional<PeerUsers> users_;  // on loopback
   KvStore store_;
   size_t transit_bytes_ = 0;
   uint64_t next_client_;

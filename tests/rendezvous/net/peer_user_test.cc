@@ -32,25 +32,25 @@ struct Connection {
 
 TEST_CASE("peer user: the kernel tells who is at the other end of a connection here") {
   Connection own(geteuid());
-  if (!PeerUser(own.ours.get())) return testing::SkipTest("no sock_diag here");
-  CHECK(PeerUser(own.ours.get()) == geteuid());
-  CHECK_FALSE(IsOfOthers(own.ours.get()));
+  if (!PeerUsers().UserOf(own.ours.get())) return testing::SkipTest("no sock_diag here");
+  CHECK(PeerUsers().UserOf(own.ours.get()) == geteuid());
+  CHECK_FALSE(PeerUsers().IsOfOthers(own.ours.get()));
   if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
   Connection others(65534);
-  CHECK(PeerUser(others.ours.get()) == 65534);
-  CHECK(IsOfOthers(others.ours.get()));
+  CHECK(PeerUsers().UserOf(others.ours.get()) == 65534);
+  CHECK(PeerUsers().IsOfOthers(others.ours.get()));
 }
 
 // The kernel would call it root's.
 TEST_CASE("peer user: an end that has been closed is nobody's") {
   Connection closed(geteuid());
-  if (!PeerUser(closed.ours.get())) return testing::SkipTest("no sock_diag here");
+  if (!PeerUsers().UserOf(closed.ours.get())) return testing::SkipTest("no sock_diag here");
   REQUIRE(send(closed.theirs.get(), "words", 5, 0) == 5);
   closed.theirs.Reset();
   char words[5];
   REQUIRE(recv(closed.ours.get(), words, sizeof(words), MSG_WAITALL) == 5);
-  CHECK_FALSE(PeerUser(closed.ours.get()));
-  CHECK(IsOfOthers(closed.ours.get()));
+  CHECK_FALSE(PeerUsers().UserOf(closed.ours.get()));
+  CHECK(PeerUsers().IsOfOthers(closed.ours.get()));
 }
 
 }  // namespace
