@@ -134,7 +134,7 @@ TEST_CASE(
     EtcdJob wrong(etcd, "token");
     wrong.StartNode("2", {}, {.env = {{"DDPRUN_TOKEN", other}}});
     CHECK_MESSAGE(wrong.node(0).Wait() == 122, wrong.Describe());
-    CHECK_MESSAGE(wrong.node(0).err().find("give all nodes the same token") != std::string::npos,
+    CHECK_MESSAGE(wrong.node(0).err().find("all nodes need the same token") != std::string::npos,
                   wrong.Describe());
   }
   CHECK(job.Keys() == keys);
