@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -28,7 +29,6 @@ constexpr int kAcceptsPerTurn = 64;
 
 Tunnels::Tunnels(std::shared_ptr<const TlsIdentity> identity)
     : identity_(std::move(identity)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       next_id_(kFirstId),
       scratch_(kScratchBytes) {}
@@ -36,8 +36,8 @@ Tunnels::Tunnels(std::shared_ptr<const TlsIdentity> identity)
 absl::StatusOr<std::unique_ptr<Tunnels>> Tunnels::Start(
     std::shared_ptr<const TlsIdentity> identity) {
   auto tunnels = std::unique_ptr<Tunnels>(new Tunnels(std::move(identity)));
-  const bool is_open = tunnels->epoll_.is_open() && tunnels->wake_.is_open() &&
-                       tunnels->Watch(tunnels->wake_.get(), kWake, EPOLLIN);
+  const bool is_open = tunnels->watch_.is_open() && tunnels->wake_.is_open() &&
+                       tunnels->watch_.Watch(tunnels->wake_.get(), kWake, EPOLLIN);
   if (!is_open) return absl::ErrnoToStatus(errno, "watch the connections to other agents");
   tunnels->thread_ = StartQuietThread([raw = tunnels.get()] { raw->Run(); });
   if (!tunnels->thread_.joinable()) {
@@ -92,38 +92,23 @@ std::unique_ptr<Pipe> Tunnels::Dial(const SocketAddress& address, UniqueFd inner
                                 std::make_unique<TlsStream>(identity_, TlsStream::Role::kClient));
 }
 
-bool Tunnels::Watch(int fd, uint64_t tag, uint32_t events, uint32_t* watched) {
-  if (watched != nullptr && std::exchange(*watched, events) == events) return true;
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = tag;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return true;
-  return errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-void Tunnels::Unwatch(int fd) {
-  // To close it is not enough: a child that has not reached exec yet has it, too.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-}
-
 void Tunnels::Run() {
   for (;;) {
     const TimePoint before = SteadyNow();
     if (door_.is_open()) {
-      Watch(door_.get(), kDoor, before >= accept_again_at_ ? EPOLLIN : 0U, &door_events_);
+      watch_.Watch(door_.get(), kDoor, before >= accept_again_at_ ? EPOLLIN : 0U, &door_events_);
     }
-    epoll_event events[128];
-    const int count = epoll_wait(epoll_.get(), events, 128, MillisecondsToWait(before));
+    const std::span<epoll_event> events = watch_.Wait(TimeToWait(before));
     const TimePoint now = SteadyNow();
     bool has_orders = false, is_someone_there = false;
-    for (int i = 0; i < count; ++i) {
-      const uint64_t tag = events[i].data.u64;
+    for (const epoll_event& event : events) {
+      const uint64_t tag = event.data.u64;
       if (tag == kWake) {
         has_orders = true;
       } else if (tag == kDoor) {
         is_someone_there = true;
       } else {
-        OnEvent(tag, events[i].events, now);
+        OnEvent(tag, event.events, now);
       }
     }
     if (is_someone_there) AcceptAll(now);
@@ -134,14 +119,13 @@ void Tunnels::Run() {
   }
 }
 
-int Tunnels::MillisecondsToWait(TimePoint now) const {
+Duration Tunnels::TimeToWait(TimePoint now) const {
   Duration wait = std::chrono::hours(1);
   for (const auto& [id, tunnel] : tunnels_) {
     if (tunnel.ready_by) wait = std::min(wait, Duration(*tunnel.ready_by - now));
   }
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
-  return static_cast<int>(std::max<int64_t>(0, milliseconds));
+  return wait;
 }
 
 void Tunnels::TakeOrders(TimePoint now) {
@@ -156,13 +140,13 @@ void Tunnels::TakeOrders(TimePoint now) {
   }
   for (std::unique_ptr<Pipe>& pipe : opened) Add(std::move(pipe), false, now);
   if (!relay) return;
-  if (door_.is_open()) Unwatch(door_.get());
+  if (door_.is_open()) watch_.Unwatch(door_.get());
   for (auto it = tunnels_.begin(); it != tunnels_.end();) {
     const auto tunnel = it++;
     if (tunnel->second.is_relayed) Drop(tunnel);
   }
   door_ = std::move(relay->door);
-  door_events_ = kUnwatched;
+  door_events_ = PipeWatch::kUnwatched;
   relay_to_ = relay->address;
 }
 
@@ -190,14 +174,7 @@ void Tunnels::Add(std::unique_ptr<Pipe> pipe, bool is_relayed, TimePoint now) {
   tunnel.is_relayed = is_relayed;
   tunnel.ready_by = now + kHandshakeLimit;
   // Where it is connected already: a port that is full drops who has said nothing first.
-  if (!tunnel.pipe->CarryOut(scratch_) || !Rewatch(id, tunnel)) Drop(tunnels_.find(id));
-}
-
-bool Tunnels::Rewatch(Id id, Tunnel& tunnel) {
-  Pipe& pipe = *tunnel.pipe;
-  return Watch(pipe.outer_fd(), 2 * id, pipe.outer_events(), &tunnel.outer_events) &&
-         (pipe.inner_fd() < 0 ||
-          Watch(pipe.inner_fd(), 2 * id + 1, pipe.inner_events(), &tunnel.inner_events));
+  if (!tunnel.pipe->CarryOut(scratch_) || !watch_.Watch(id, tunnel)) Drop(tunnels_.find(id));
 }
 
 void Tunnels::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
@@ -205,27 +182,16 @@ void Tunnels::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
   const auto found = tunnels_.find(id);
   if (found == tunnels_.end()) return;  // dropped earlier in this turn
   Tunnel& tunnel = found->second;
-  Pipe& pipe = *tunnel.pipe;
-  const bool is_inner = tag % 2 == 1;
-  const bool has_hung_up = (events & (EPOLLHUP | EPOLLERR)) != 0;
-  if (has_hung_up && !is_inner) {
-    // What came before the end is for the near end all the same.
-    constexpr int kReads = 16;
-    for (int i = 0; i < kReads && pipe.CarryIn(now, scratch_); ++i) continue;
-    return Drop(found);
+  switch (watch_.Serve(tag, events, now, tunnel, scratch_)) {
+    case PipeWatch::Outcome::kGoesOn:
+      if (tunnel.pipe->is_ready() && tunnel.pipe->inner_fd() >= 0) tunnel.ready_by.reset();
+      return;
+    case PipeWatch::Outcome::kInnerClosed:
+      tunnel.ready_by = now + kHandshakeLimit;  // for what it has said last
+      return;
+    case PipeWatch::Outcome::kOver:
+      return Drop(found);
   }
-  if (has_hung_up) {
-    Unwatch(pipe.inner_fd());
-    pipe.CloseInner(scratch_);
-    // For what it has said last.
-    tunnel.ready_by = now + kHandshakeLimit;
-  }
-  const bool is_in = (events & (is_inner ? EPOLLOUT : EPOLLIN)) != 0;
-  const bool is_out = has_hung_up || (events & (is_inner ? EPOLLIN : EPOLLOUT)) != 0;
-  const bool goes_on = (!is_in || pipe.CarryIn(now, scratch_)) &&
-                       (!is_out || pipe.CarryOut(scratch_)) && Rewatch(id, tunnel);
-  if (!goes_on) return Drop(found);
-  if (pipe.is_ready() && pipe.inner_fd() >= 0) tunnel.ready_by.reset();
 }
 
 void Tunnels::DropLate(TimePoint now) {
@@ -236,9 +202,7 @@ void Tunnels::DropLate(TimePoint now) {
 }
 
 void Tunnels::Drop(std::map<Id, Tunnel>::iterator tunnel) {
-  const Pipe& pipe = *tunnel->second.pipe;
-  Unwatch(pipe.outer_fd());
-  if (pipe.inner_fd() >= 0) Unwatch(pipe.inner_fd());
+  watch_.Unwatch(tunnel->second);
   tunnels_.erase(tunnel);
 }
 

@@ -20,7 +20,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/peer_user.h"
 #include "rendezvous/net/socket_address.h"
-#include "rendezvous/server/pipe.h"
+#include "rendezvous/server/pipe_watch.h"
 #include "rendezvous/tls/identity.h"
 
 namespace ddprun::rendezvous {
@@ -50,13 +50,9 @@ class Tunnels {
 
  private:
   using Id = uint64_t;
-  static constexpr uint32_t kUnwatched = ~0U;
-  struct Tunnel {
-    std::unique_ptr<Pipe> pipe;
+  struct Tunnel : PipeWatch::Watched {
     bool is_relayed = false;
-    std::optional<TimePoint> ready_by;  // until it is
-    uint32_t outer_events = kUnwatched;
-    uint32_t inner_events = kUnwatched;
+    std::optional<TimePoint> ready_by;  // until it is, and for its last words
   };
   struct NewRelay {
     UniqueFd door;
@@ -67,20 +63,17 @@ class Tunnels {
   void Wake() const;
   std::unique_ptr<Pipe> Dial(const SocketAddress& address, UniqueFd inner) const;
   // The rest runs on the thread.
-  bool Watch(int fd, uint64_t tag, uint32_t events, uint32_t* watched = nullptr);
-  void Unwatch(int fd);
   void Run();
-  int MillisecondsToWait(TimePoint now) const;
+  Duration TimeToWait(TimePoint now) const;
   void TakeOrders(TimePoint now);
   void AcceptAll(TimePoint now);
   void Add(std::unique_ptr<Pipe> pipe, bool is_relayed, TimePoint now);
   void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
-  bool Rewatch(Id id, Tunnel& tunnel);
   void DropLate(TimePoint now);
   void Drop(std::map<Id, Tunnel>::iterator tunnel);
 
   const std::shared_ptr<const TlsIdentity> identity_;
-  const UniqueFd epoll_;
+  PipeWatch watch_;
   const UniqueFd wake_;  // an eventfd: there are orders, or the end
 
   std::mutex mutex_;
@@ -93,7 +86,7 @@ class Tunnels {
   std::map<Id, Tunnel> tunnels_;
   Id next_id_;
   UniqueFd door_;
-  uint32_t door_events_ = kUnwatched;
+  uint32_t door_events_ = PipeWatch::kUnwatched;
   SocketAddress relay_to_;
   TimePoint accept_again_at_{};
   std::vector<char> scratch_;

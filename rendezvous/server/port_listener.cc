@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -32,7 +33,6 @@ constexpr int kAcceptsPerTurn = 64;
 
 PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
     : handlers_(std::move(handlers)),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       listening_socket_(std::move(listening_socket)),
       next_id_(kFirstId),
       scratch_(kScratchBytes) {
@@ -43,9 +43,9 @@ absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd liste
                                                                   Handlers handlers) {
   auto listener = std::unique_ptr<PortListener>(
       new PortListener(std::move(listening_socket), std::move(handlers)));
-  const bool is_open = listener->epoll_.is_open() &&
-                       listener->Watch(listener->close_door_.fd(), kCloseDoor, EPOLLIN) &&
-                       listener->Watch(listener->stop_.fd(), kStop, EPOLLIN);
+  const bool is_open = listener->watch_.is_open() &&
+                       listener->watch_.Watch(listener->close_door_.fd(), kCloseDoor, EPOLLIN) &&
+                       listener->watch_.Watch(listener->stop_.fd(), kStop, EPOLLIN);
   if (!is_open) return absl::ErrnoToStatus(errno, "watch the rendezvous port");
   listener->thread_ = StartQuietThread([raw = listener.get()] { raw->Run(); });
   if (!listener->thread_.joinable()) {
@@ -66,33 +66,18 @@ void PortListener::CloseDoor() {
   door_closed_.get_future().wait();
 }
 
-bool PortListener::Watch(int fd, uint64_t tag, uint32_t events, uint32_t* watched) {
-  if (watched != nullptr && std::exchange(*watched, events) == events) return true;
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = tag;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return true;
-  return errno == ENOENT && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-void PortListener::Unwatch(int fd) {
-  // To close it is not enough: a child that has not reached exec yet has it, too.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-}
-
 void PortListener::Run() {
   while (!ends_at_ || (!connections_.empty() && SteadyNow() < *ends_at_)) {
     const TimePoint before = SteadyNow();
     if (listening_socket_.is_open()) {
       const bool accepts = !is_full() && before >= accept_again_at_;
-      Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U, &door_events_);
+      watch_.Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U, &door_events_);
     }
-    epoll_event events[128];
-    const int count = epoll_wait(epoll_.get(), events, 128, MillisecondsToWait(before));
+    const std::span<epoll_event> events = watch_.Wait(TimeToWait(before));
     const TimePoint now = SteadyNow();
     bool is_someone_there = false;
-    for (int i = 0; i < count; ++i) {
-      switch (events[i].data.u64) {
+    for (const epoll_event& event : events) {
+      switch (event.data.u64) {
         case kDoor:
           is_someone_there = true;
           break;
@@ -103,7 +88,7 @@ void PortListener::Run() {
           OnStop(now);
           break;
         default:
-          OnEvent(events[i].data.u64, events[i].events, now);
+          OnEvent(event.data.u64, event.events, now);
       }
     }
     LookAtStrangers(now);
@@ -113,8 +98,8 @@ void PortListener::Run() {
 }
 
 void PortListener::OnCloseDoor() {
-  Unwatch(close_door_.fd());
-  Unwatch(listening_socket_.get());
+  watch_.Unwatch(close_door_.fd());
+  watch_.Unwatch(listening_socket_.get());
   listening_socket_.Reset();
   for (auto it = connections_.begin(); it != connections_.end();) {
     const auto connection = it++;
@@ -124,14 +109,14 @@ void PortListener::OnCloseDoor() {
 }
 
 void PortListener::OnStop(TimePoint now) {
-  Unwatch(stop_.fd());
+  watch_.Unwatch(stop_.fd());
   ends_at_ = now + handlers_.end_limit;
   listening_socket_.Reset();
   LookAtStrangers(now);  // who has joined meanwhile is none
   while (!strangers_.empty()) Drop(connections_.find(*strangers_.begin()));
 }
 
-int PortListener::MillisecondsToWait(TimePoint now) const {
+Duration PortListener::TimeToWait(TimePoint now) const {
   Duration wait = std::chrono::hours(1);
   for (const Id id : strangers_) {
     const TimePoint since = connections_.at(id).since;
@@ -140,8 +125,7 @@ int PortListener::MillisecondsToWait(TimePoint now) const {
   if (is_full()) wait = std::min(wait, Duration(room_at_ - now));
   if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
   if (ends_at_) wait = std::min(wait, Duration(*ends_at_ - now));
-  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
-  return static_cast<int>(std::max<int64_t>(0, milliseconds));
+  return wait;
 }
 
 void PortListener::AcceptAll(TimePoint now) {
@@ -156,9 +140,10 @@ void PortListener::AcceptAll(TimePoint now) {
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     const Id id = next_id_++;
-    if (!Watch(fd.get(), 2 * id, EPOLLIN)) continue;
-    Connection connection{
-        .fd = std::move(fd), .ip = "", .since = now, .tls = nullptr, .pipe = nullptr};
+    if (!watch_.Watch(fd.get(), 2 * id, EPOLLIN)) continue;
+    Connection connection;
+    connection.fd = std::move(fd);
+    connection.since = now;
     connection.ip = IpText(PeerAddress(connection.fd.get()));
     strangers_.insert(id);
     connections_.emplace(id, std::move(connection));
@@ -217,30 +202,17 @@ void PortListener::OnEvent(uint64_t tag, uint32_t events, TimePoint now) {
   if (found == connections_.end()) return;  // dropped earlier in this turn
   Connection& connection = found->second;
   if (connection.pipe == nullptr) return OnReadable(found, now);
-  Pipe& pipe = *connection.pipe;
-  const bool has_hung_up = (events & (EPOLLHUP | EPOLLERR)) != 0;
-  if (has_hung_up && tag % 2 == 0) {
-    // What came before a reset may be an agent's last words: gRPC gets what its socket takes.
-    constexpr int kReads = 16;
-    for (int i = 0; i < kReads && pipe.CarryIn(now, scratch_); ++i) continue;
-    return Drop(found);
+  switch (watch_.Serve(tag, events, now, connection, scratch_)) {
+    case PipeWatch::Outcome::kGoesOn:
+      return;
+    case PipeWatch::Outcome::kInnerClosed:
+      // Who does not read what gRPC has said last is a stranger from now on.
+      connection.since = now;
+      strangers_.insert(id);
+      return;
+    case PipeWatch::Outcome::kOver:
+      return Drop(found);
   }
-  if (has_hung_up) {
-    // Who does not read what gRPC has said last is a stranger from now on.
-    Unwatch(pipe.inner_fd());
-    pipe.CloseInner(scratch_);
-    connection.since = now;
-    strangers_.insert(id);
-  }
-  const bool is_inner = tag % 2 == 1;
-  const bool is_in = (events & (is_inner ? EPOLLOUT : EPOLLIN)) != 0;
-  const bool is_out = has_hung_up || (events & (is_inner ? EPOLLIN : EPOLLOUT)) != 0;
-  const bool goes_on =
-      (!is_in || pipe.CarryIn(now, scratch_)) && (!is_out || pipe.CarryOut(scratch_)) &&
-      Watch(pipe.outer_fd(), 2 * id, pipe.outer_events(), &connection.outer_events) &&
-      (pipe.inner_fd() < 0 ||
-       Watch(pipe.inner_fd(), 2 * id + 1, pipe.inner_events(), &connection.inner_events));
-  if (!goes_on) Drop(found);
 }
 
 void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
@@ -305,7 +277,7 @@ void PortListener::OnFirstByte(Connections::iterator found, char first, std::str
     }
   } else {
     UniqueFd taken = std::move(connection.fd);
-    Unwatch(taken.get());
+    watch_.Unwatch(taken.get());
     Drop(found);
     if (first == 0x00 && handlers_.on_store) handlers_.on_store(std::move(taken));
     return;
@@ -353,11 +325,8 @@ void PortListener::LookAtStrangers(TimePoint now) {
 
 void PortListener::Drop(Connections::iterator found) {
   const Connection& connection = found->second;
-  if (connection.fd.is_open()) Unwatch(connection.fd.get());
-  if (connection.pipe != nullptr) {
-    Unwatch(connection.pipe->outer_fd());
-    if (connection.pipe->inner_fd() >= 0) Unwatch(connection.pipe->inner_fd());
-  }
+  if (connection.fd.is_open()) watch_.Unwatch(connection.fd.get());
+  if (connection.pipe != nullptr) watch_.Unwatch(connection);
   strangers_.erase(found->first);
   connections_.erase(found);
 }

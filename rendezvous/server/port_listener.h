@@ -45,7 +45,7 @@
 #include "rendezvous/net/connection_table.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/peer_user.h"
-#include "rendezvous/server/pipe.h"
+#include "rendezvous/server/pipe_watch.h"
 #include "rendezvous/tls/identity.h"
 #include "rendezvous/tls/stream.h"
 
@@ -91,28 +91,20 @@ class PortListener {
 
  private:
   using Id = uint64_t;
-  static constexpr uint32_t kUnwatched = ~0U;
-  struct Connection {
-    UniqueFd fd;  // not open with a pipe, which has it
+  struct Connection : PipeWatch::Watched {  // the pipe: of HTTP/2, and of all that goes on in TLS
+    UniqueFd fd;                            // not open with a pipe, which has it
     std::string ip;
     TimePoint since;
     bool is_answered = false;        // a hello: stays until the other side has read and closed
     std::unique_ptr<TlsStream> tls;  // until there is a pipe, which has it then
-    std::unique_ptr<Pipe> pipe;      // of HTTP/2, and of all that goes on in TLS
-    // What the ends of the pipe are watched for.
-    uint32_t outer_events = kUnwatched;
-    uint32_t inner_events = kUnwatched;
   };
   using Connections = std::map<Id, Connection>;
 
   PortListener(UniqueFd listening_socket, Handlers handlers);
-  // False: errno says why not. `watched`: for which events it is watched already.
-  bool Watch(int fd, uint64_t tag, uint32_t events, uint32_t* watched = nullptr);
-  void Unwatch(int fd);
   void Run();
   void OnCloseDoor();
   void OnStop(TimePoint now);
-  int MillisecondsToWait(TimePoint now) const;
+  Duration TimeToWait(TimePoint now) const;
   void AcceptAll(TimePoint now);
   // Where there is a stranger too many, drops one if one may go by now.
   void KeepStrangersFew(TimePoint now);
@@ -133,12 +125,12 @@ class PortListener {
   Interrupt close_door_;
   std::promise<void> door_closed_;
   Interrupt stop_;
-  const UniqueFd epoll_;
+  PipeWatch watch_;
 
   // The thread's own.
   std::optional<PeerUsers> users_;  // for our own user's connections alone
   UniqueFd listening_socket_;
-  uint32_t door_events_ = kUnwatched;
+  uint32_t door_events_ = PipeWatch::kUnwatched;
   Connections connections_;  // by age
   std::set<Id> strangers_;   // of them; one that has joined stays until it is looked at
   Id next_id_;
