@@ -82,15 +82,18 @@ std::string LoopbackOf(const LaunchConfig& config) {
                       *address & 255);
 }
 
+std::string TrustText(bool has_identity) {
+  return has_identity
+             ? "agents and the workers' store are encrypted; what workers open themselves, "
+               "as Gloo, NCCL and ddp's tcp backend do, is not"
+             : "the network is trusted: whoever reaches this job's ports can join, read "
+               "and end it; with a token (ddprun token new) only its own nodes can";
+}
+
 std::string TrustLine(const LaunchConfig& config, bool has_identity) {
-  if (config.rendezvous == RendezvousKind::kStandalone || !LoopbackOf(config).empty()) return "";
-  if (!has_identity) {
-    return "the network is trusted: whoever reaches this job's ports can join, read and end it; "
-           "with a token (ddprun token new) only its own nodes can";
-  }
-  if (config.nodes.max == 1) return "";
-  return "agents and the workers' store are encrypted; what workers open themselves, as Gloo, NCCL "
-         "and ddp's tcp backend do, is not";
+  const bool is_here = config.rendezvous == RendezvousKind::kStandalone ||
+                       !LoopbackOf(config).empty() || (has_identity && config.nodes.max == 1);
+  return is_here ? "" : TrustText(has_identity);
 }
 
 rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {

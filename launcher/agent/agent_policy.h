@@ -21,8 +21,10 @@ rendezvous::EtcdOptions EtcdOptionsOf(const LaunchConfig& config);
 // Empty for any other place.
 std::string LoopbackOf(const LaunchConfig& config);
 
-// What the node that hosts the coordinator says of who is believed; empty: only this host can
-// reach it.
+// What who hosts the coordinator says of who is believed, where other hosts can reach it.
+std::string TrustText(bool has_identity);
+
+// The same of this node's job; empty: only this host can reach it, or there is no other.
 std::string TrustLine(const LaunchConfig& config, bool has_identity);
 
 // What a coordinator hosted by this agent follows.

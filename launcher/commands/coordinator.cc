@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/agent/agent_policy.h"
 #include "launcher/agent/node_identity.h"
 #include "launcher/cli/text.h"
 #include "launcher/commands/commands.h"
@@ -37,7 +38,7 @@ using rendezvous::Verdict;
 
 constexpr int64_t kOwnDescriptors = 64;
 
-void Say(const std::string& text) {
+void Tell(const std::string& text) {
   std::fprintf(stderr, "ddprun: coordinator: %s\n", text.c_str());
 }
 
@@ -59,21 +60,12 @@ absl::StatusOr<UniqueFd> TakeSignals(const ProcessBaseline& baseline) {
 void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret) {
   const std::string& host = options.bind.host;
   const bool is_everywhere = host.empty() || host == "::" || host == "0.0.0.0";
-  Say(absl::StrCat(
+  Tell(absl::StrCat(
       "listening on ", EndpointText(host.empty() ? "::" : host, port), " for ",
       options.run_id.empty() ? std::string("the first run that joins")
                              : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
       "; agents reach it by --rdzv_endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
-  if (has_secret) {
-    Say("agents and the workers' store are encrypted; what workers open themselves, as Gloo, NCCL "
-        "and "
-        "ddp's tcp backend do, is not");
-  }
-  if (!has_secret && !rendezvous::IsLoopback(host)) {
-    Say("the network is trusted: whoever reaches this port can join, read and end the job; with a "
-        "token "
-        "(ddprun token new) only its own nodes can");
-  }
+  if (!rendezvous::IsLoopback(host)) Tell(TrustText(has_secret));
 }
 
 int ComplainOfStart(const absl::Status& status) {
@@ -135,7 +127,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   start.run_dir = run_dir;
   std::once_flag descriptors_told;
   start.on_no_descriptor = [&descriptors_told] {
-    std::call_once(descriptors_told, Say,
+    std::call_once(descriptors_told, Tell,
                    "no file descriptor is left for a connection, which waits until one is free; "
                    "raise the limit on open files (ulimit -n)");
   };
@@ -145,12 +137,13 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   if (!coordinator.ok()) return ComplainOfStart(coordinator.status());
   Announce(options, (*coordinator)->port(), has_secret);
   if (has_file && run_dir.empty()) {
-    Say("warning: no folder of this user's alone to keep the job's state in, below "
+    Tell(
+        "warning: no folder of this user's alone to keep the job's state in, below "
         "$XDG_RUNTIME_DIR "
         "or /tmp; when it is started again it knows only what its nodes still know");
   }
   if (const std::optional<Verdict> earlier = (*coordinator)->verdict()) {
-    Say(absl::StrCat(
+    Tell(absl::StrCat(
         "the run had ended with ", earlier->exit_code,
         " before this start: ", EscapeControl(earlier->reason),
         "; its nodes have 10 s to hear of it, then it can be started for the next job"));
@@ -163,10 +156,10 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
       absl::StrCat("the job has ended with ", (*coordinator)->exit_code(), verdict ? ": " : "",
                    verdict ? EscapeControl(verdict->reason) : "");
   if (!signal) {
-    Say(end);
+    Tell(end);
     return (*coordinator)->exit_code();
   }
-  Say(absl::StrCat(
+  Tell(absl::StrCat(
       SignalName(*signal), ": stops serving; ",
       verdict ? end
       : !(*coordinator)->has_job()

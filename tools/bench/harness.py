@@ -197,3 +197,31 @@ def build(*targets):
               'echo "bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)"')
     output = run(["bash", "-euo", "pipefail", "-c", script, "tools/bench", *targets], 3600, cwd=REPO)
     return re.search(r"^bin=(\S+)$", output, re.M).group(1)
+
+
+class Part:
+    """A process that answers each line with one of JSON, and lives until its stdin ends."""
+
+    def __init__(self, program, *arguments):
+        self.process = subprocess.Popen([program, *map(str, arguments)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+
+    def ready(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise BenchError(f"{' '.join(self.process.args[1:])}: it ended, see its last line")
+        return json.loads(line)
+
+    def ask(self, words):
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        return self.ready()
+
+    def end(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()

@@ -9,7 +9,7 @@ import os
 import subprocess
 import time
 
-from harness import BenchError, Row, build
+from harness import BenchError, Part, Row, build
 
 # Agents, and how many of them start a second: 0 is all at once.
 FARMS = ((256, 0), (1024, 0), (2048, 300), (4096, 300))
@@ -17,32 +17,6 @@ MACHINES = (1024, 4096, 16384, 100000)
 IDLE_S = 10
 FAILURES = 3
 LIMIT_S = 240
-
-
-class Part:
-    def __init__(self, program, *arguments):
-        self.process = subprocess.Popen([program, *map(str, arguments)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-
-    def ready(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise BenchError(f"{' '.join(self.process.args[1:])}: it ended, see its last line")
-        return json.loads(line)
-
-    def ask(self, words):
-        self.process.stdin.write(words + "\n")
-        self.process.stdin.flush()
-        return self.ready()
-
-    def end(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
 
 
 def measure_farm(program, nodes, rate):

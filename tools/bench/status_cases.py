@@ -4,13 +4,11 @@ The coordinator, the agent of rank 0 and all other agents, with 8 ranks each, ar
 status/status_farm.cc. A dashboard is open for LOOKS seconds; then VIEWERS agents ask at once.
 """
 
-import json
 import os
 import statistics
-import subprocess
 import time
 
-from harness import BenchError, Row, build
+from harness import BenchError, Part, Row, build
 
 COUNTS = (64, 256, 1024)
 LOOKS = 10
@@ -19,34 +17,6 @@ IDLE_S = 5
 FRESH_S = 1.2  # an answer is given to all who ask within a second
 HANG_S = 1.5  # a hang is one when it is seen twice
 MAX_RUNS = 3
-
-
-class Part:
-    """A process that answers each line with one of JSON, and lives until its stdin ends."""
-
-    def __init__(self, program, *arguments):
-        self.process = subprocess.Popen([program, *map(str, arguments)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-
-    def ready(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise BenchError(f"{' '.join(self.process.args[1:])}: it ended, see its last line")
-        return json.loads(line)
-
-    def ask(self, words):
-        self.process.stdin.write(words + "\n")
-        self.process.stdin.flush()
-        return self.ready()
-
-    def end(self):
-        self.process.stdin.close()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
 
 
 class Job:

@@ -19,13 +19,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,6 +31,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
 #include "rendezvous/server/coordinator.h"
+#include "tools/bench/farm/part.h"
 
 namespace ddprun::bench {
 namespace {
@@ -43,27 +40,6 @@ using namespace rendezvous;  // of its words half are used here
 
 constexpr std::chrono::seconds kPatience{180};
 constexpr int kRestarts = 1000;
-
-[[noreturn]] void Fail(const std::string& what) {
-  std::fprintf(stderr, "rendezvous_farm: %s\n", what.c_str());
-  std::_Exit(1);
-}
-
-double CpuTime_ms() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
-
-// "VmRSS" and the like.
-int64_t FromStatus(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t number = 0;
-    if (word == name + ":" && status >> number) return number;
-  }
-  return 0;
-}
 
 int Descriptors() {
   int count = -3;  // ".", ".." and the directory's own
@@ -79,17 +55,7 @@ void PrintUse() {
       R"({"cpu_ms": %f, "rss_kib": %ld, "peak_kib": %ld, "threads": %ld, "descriptors": %d})"
       "\n",
       CpuTime_ms(), FromStatus("VmRSS"), FromStatus("VmHWM"), FromStatus("Threads"), Descriptors());
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
-}
-
-void Obey(const std::function<void(const std::string& verb, int number)>& command) {
-  for (std::string line; std::fflush(stdout), std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string verb;
-    int number = 0;
-    words >> verb >> number;
-    command(verb, number);
-  }
+  BeginPeakAnew();
 }
 
 // As long as a job's own are by default.

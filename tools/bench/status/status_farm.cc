@@ -18,13 +18,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -36,6 +33,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
 #include "rendezvous/server/coordinator.h"
+#include "tools/bench/farm/part.h"
 #include "tools/bench/status/node_view.h"
 
 namespace ddprun::bench {
@@ -45,48 +43,16 @@ using namespace rendezvous;  // of its words half are used here
 
 constexpr std::chrono::seconds kPatience{60};
 
-[[noreturn]] void Fail(const std::string& what) {
-  std::fprintf(stderr, "status_farm: %s\n", what.c_str());
-  std::_Exit(1);
-}
-
-double CpuTime_ms(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
-}
-
 double MsSince(TimePoint since) {
   return std::chrono::duration<double, std::milli>(SteadyNow() - since).count();
-}
-
-// "VmRSS" and the like, in KiB.
-int64_t Memory(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t kib = 0;
-    if (word == name + ":" && status >> kib) return kib;
-  }
-  return 0;
 }
 
 // `thread_ms`: of the one thread that counts.
 void PrintUse(double thread_ms = 0, int64_t answered = 0) {
   std::printf(R"({"cpu_ms": %f, "thread_ms": %f, "answered": %ld, "rss_kib": %ld, "peak_kib": %ld})"
               "\n",
-              CpuTime_ms(CLOCK_PROCESS_CPUTIME_ID), thread_ms, answered, Memory("VmRSS"),
-              Memory("VmHWM"));
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
-}
-
-void Obey(const std::function<void(const std::string& verb, int number)>& command) {
-  for (std::string line; std::fflush(stdout), std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string verb;
-    int number = 0;
-    words >> verb >> number;
-    command(verb, number);
-  }
+              CpuTime_ms(), thread_ms, answered, FromStatus("VmRSS"), FromStatus("VmHWM"));
+  BeginPeakAnew();
 }
 
 Policy JobPolicy(int nodes) {
