@@ -1,4 +1,7 @@
 // --max_restarts and what limits restarts beside it.
+#include <chrono>
+
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/option_values.h"
 
@@ -17,7 +20,12 @@ void ReadRestartOptions(OptionReader& read, LaunchConfig& config) {
   const auto count = [](const std::string& text) { return ParseNumber(text, 0, kMost); };
   read.Into("max_node_losses", config.limits.max_node_losses, count);
   read.Into("max_preemptions", config.limits.max_preemptions, count);
-  const auto seconds = [](const std::string& text) { return ParseSeconds(text, false); };
+  // Nodes compare them as they come to each other, in milliseconds.
+  const auto seconds = [](const std::string& text) -> absl::StatusOr<Duration> {
+    const absl::StatusOr<Duration> parsed = ParseSeconds(text, false);
+    if (!parsed.ok()) return parsed;
+    return Duration(std::chrono::ceil<std::chrono::milliseconds>(*parsed));
+  };
   read.Into("restart_backoff", config.limits.backoff, seconds);
   read.Into("restart_budget_period", config.limits.budget_period, seconds);
   if (config.max_restarts > 0) return;

@@ -75,6 +75,11 @@ int ComplainOfStart(const absl::Status& status) {
   return Complain(error, is_address ? kExitRendezvous : kExitMachine);
 }
 
+int ComplainOfIdentity(const absl::Status& status) {
+  return Complain(absl::Status(status.code(), absl::StrCat("coordinator: ", status.message())),
+                  kExitAuthentication);
+}
+
 absl::Status ProvideDescriptors() {
   const DescriptorRoom room = ReserveDescriptors(kOwnDescriptors);
   if (room.limit - room.taken >= kOwnDescriptors) return absl::OkStatus();
@@ -100,11 +105,7 @@ std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished)
 int RunCoordinator(const CoordinatorOptions& options, const Environment& environment) {
   absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
       IdentityOf(options.trust, environment.token);
-  if (!identity.ok()) {
-    return Complain(absl::Status(identity.status().code(),
-                                 absl::StrCat("coordinator: ", identity.status().message())),
-                    kExitAuthentication);
-  }
+  if (!identity.ok()) return ComplainOfIdentity(identity.status());
   const bool has_secret = *identity != nullptr;
   ProcessBaseline baseline = RecordBaseline();
   if (has_secret) LeaveNoCore();

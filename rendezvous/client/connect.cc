@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -177,6 +179,7 @@ class Client final : public RendezvousClient {
 
   void HostByEtcd() {
     const uint64_t number = ++hostings_;
+    early_loss_.reset();
     Candidacy candidacy{
         .etcd = options_.etcd,
         .run_id = options_.policy.run_id,
@@ -186,7 +189,13 @@ class Client final : public RendezvousClient {
         .job_time = std::max(options_.policy.orphan_timeout, options_.policy.join_timeout),
         .on_lost = [this, number, inbox = inbox_](const std::string& why) {
           inbox->Post([this, number, why] {
-            if (number == hostings_) Feed(HostLost{why});
+            if (number != hostings_) return;
+            // The place may be lost before it is known here that it was won.
+            if (hosted_ == nullptr) {
+              early_loss_ = why;
+            } else {
+              Feed(HostLost{why});
+            }
           });
         }};
     Send([candidacy = std::move(candidacy),
@@ -194,6 +203,8 @@ class Client final : public RendezvousClient {
          [this](ElectedHost& host) {
            hosted_ = std::move(host.coordinator);
            Feed(host.answer);
+           const std::optional<std::string> lost = std::exchange(early_loss_, std::nullopt);
+           if (lost && hosted_ != nullptr) Feed(HostLost{*lost});
          });
   }
 
@@ -292,9 +303,10 @@ class Client final : public RendezvousClient {
   ContactCore core_;
   SocketAddress address_;  // where the last look found somebody
   std::unique_ptr<Coordinator> hosted_;
-  int64_t seen_revision_ = 0;  // of the leader's key at the last look
-  uint64_t hostings_ = 0;      // tried so far: the number of the last one
-  uint64_t links_ = 0;         // opened so far: the number of the last one
+  int64_t seen_revision_ = 0;              // of the leader's key at the last look
+  uint64_t hostings_ = 0;                  // tried so far: the number of the last one
+  std::optional<std::string> early_loss_;  // of the place that is being won
+  uint64_t links_ = 0;                     // opened so far: the number of the last one
   OwnedLink link_;
   bool is_silent_ = false;
 

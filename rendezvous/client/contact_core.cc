@@ -158,6 +158,10 @@ void ContactCore::On(const Hosted& hosted) {
       attempt_at_ = now_;  // look at once who has it
       return;
     case Hosted::Outcome::kFailed:
+      // Who has been in the job waits out what keeps it from leading, as a password that changes.
+      if (IsElected() && (had_contact_ || record_.is_assigned())) {
+        return JudgeAttempt({.text = hosted.text});
+      }
       return Fail(absl::StrCat("cannot host the rendezvous: ", hosted.text),
                   hosted.is_local ? Kind::kLocal : Kind::kRendezvous);
   }

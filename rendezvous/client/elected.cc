@@ -47,14 +47,22 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
   if (!*key) return Saw(Looked::Outcome::kVacant, "nobody leads the job");
   const std::optional<Leader> leader = DecodeLeader((*key)->value);
   if (!leader) {
+    return Saw(
+        Looked::Outcome::kBarred,
+        absl::StrCat(
+            "the key \"", name, "\" in etcd at ", MembersText(where),
+            " holds what ddprun has not written, or a later one has: remove it, or choose another "
+            "--rdzv_id or --rdzv_conf etcd_prefix"));
+  }
+  if (IsLoopback(leader->address) && leader->host != HostName()) {
     return Saw(Looked::Outcome::kBarred,
-               absl::StrCat("the key \"", name, "\" in etcd at ", MembersText(where),
-                            " holds what ddprun has not written: remove it, or choose another "
-                            "--rdzv_id or --rdzv_conf etcd_prefix"));
+               absl::StrCat("node ", leader->host, " leads the job at ", leader->address,
+                            ", where only its own machine reaches it, as etcd is on loopback "
+                            "there: give --local_addr on it"));
   }
   LeaderLook look;
   if (is_key_only) {
-    look.seen.outcome = Looked::Outcome::kFound;
+    look.seen = {.outcome = Looked::Outcome::kFound, .text = "etcd says that it leads"};
   } else {
     ContactOptions at_leader = options;
     at_leader.endpoint_host = leader->address;

@@ -94,6 +94,7 @@ void CountLoss(const RestartLimits& limits, bool is_preemption, std::chrono::mil
   spent.progress += progress;
   if (!LimitOf(limits, is_preemption)) return;
   GiveBackWhenDue(limits, restart_count, spent);
+  if (spent.progress >= kLongProgress) spent.failures_in_row = 0;
   ++(is_preemption ? spent.preemptions : spent.node_losses);
   spent.progress = {};
 }

@@ -62,7 +62,10 @@ absl::StatusOr<Beginning> Leadership::Begin(uint16_t port, Duration timeout) {
   }
   revision_ = outcome->revision;
   beginning->epoch = Epoch{static_cast<uint64_t>(revision_)};
-  if (outcome->read) job_lease_ = outcome->read->lease;
+  if (outcome->read) {
+    job_lease_ = outcome->read->lease;
+    written_ = DecodeRecord(outcome->read->value);
+  }
   tenure_.emplace(asked_at, *granted);
   job_time_ = std::max(options_.job_time, kShortestJobTime);
   thread_ = StartQuietThread([this] { Run(); });
@@ -97,18 +100,14 @@ absl::StatusOr<EtcdClient::Outcome> Leadership::Campaign(TimePoint deadline) {
 absl::StatusOr<Beginning> Leadership::TakeUp(const std::optional<EtcdKey>& job) const {
   Beginning beginning = BeginAnew();
   if (!job) return beginning;
-  std::optional<Record> record = DecodeRecord(job->value);
+  const std::optional<Record> record = DecodeRecord(job->value);
   if (!record) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the key \"", job_key_, "\" in etcd at ", MembersText(options_.etcd),
-                     " holds what ddprun has not written: remove it, or choose another "
-                     "--rdzv_id or --rdzv_conf etcd_prefix"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the key \"", job_key_, "\" in etcd at ", MembersText(options_.etcd),
+        " holds what ddprun has not written, or a later one has: remove it, or choose another "
+        "--rdzv_id or --rdzv_conf etcd_prefix"));
   }
-  beginning.restart_count = std::max(0, record->restart_count);
-  if (IsCredible(record->spent)) beginning.spent = record->spent;
-  beginning.verdict = std::move(record->verdict);
-  beginning.is_remembered = record->instance.is_known();
-  if (beginning.is_remembered) beginning.instance = record->instance;
+  Recall(*record, beginning);
   return beginning;
 }
 

@@ -128,6 +128,16 @@ void ForgetAbandonedJobs(const std::string& run_dir) {
   }
 }
 
+// What is counted cannot be below zero, nor so high that counting on overflows.
+bool IsCredible(const RestartsSpent& spent) {
+  const int counts[] = {spent.same_failures, spent.failures_in_row, spent.given_back,
+                        spent.node_losses, spent.preemptions};
+  const auto is_count = [](int count) { return count >= 0 && count <= kMaxRank; };
+  constexpr auto kLongest = std::chrono::hours(24 * 365 * 100);
+  return std::ranges::all_of(counts, is_count) && spent.progress.count() >= 0 &&
+         spent.progress <= kLongest;
+}
+
 }  // namespace
 
 // One line of values and a checksum over them and the verdict, then the verdict as on the wire.
@@ -176,15 +186,6 @@ std::optional<Record> DecodeRecord(const std::string& text) {
   return record;
 }
 
-bool IsCredible(const RestartsSpent& spent) {
-  const int counts[] = {spent.same_failures, spent.failures_in_row, spent.given_back,
-                        spent.node_losses, spent.preemptions};
-  const auto is_count = [](int count) { return count >= 0 && count <= kMaxRank; };
-  constexpr auto kLongest = std::chrono::hours(24 * 365 * 100);
-  return std::ranges::all_of(counts, is_count) && spent.progress.count() >= 0 &&
-         spent.progress <= kLongest;
-}
-
 Beginning BeginAnew() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const int64_t microseconds = std::chrono::floor<std::chrono::microseconds>(now).count();
@@ -195,6 +196,14 @@ Beginning BeginAnew() {
   return Beginning{.epoch = Epoch{static_cast<uint64_t>(std::max<int64_t>(1, microseconds))},
                    .instance = instance,
                    .verdict = std::nullopt};
+}
+
+void Recall(const Record& record, Beginning& beginning) {
+  beginning.restart_count = std::max(0, record.restart_count);
+  if (IsCredible(record.spent)) beginning.spent = record.spent;
+  beginning.verdict = record.verdict;
+  beginning.is_remembered = record.instance.is_known();
+  if (beginning.is_remembered) beginning.instance = record.instance;
 }
 
 absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
@@ -210,11 +219,7 @@ absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
     record = *std::move(last);
     ++record.epoch.value;
     beginning.epoch = record.epoch;
-    beginning.restart_count = std::max(0, record.restart_count);
-    if (IsCredible(record.spent)) beginning.spent = record.spent;
-    beginning.verdict = record.verdict;
-    beginning.is_remembered = record.instance.is_known();
-    if (beginning.is_remembered) beginning.instance = record.instance;
+    Recall(record, beginning);
   }
   const absl::Status status = Write(run_dir, record, durability);
   if (!status.ok()) return status;

@@ -37,8 +37,8 @@ void ForgetJob(const std::string& run_dir);
 // written.
 std::string EncodeRecord(const Record& record);
 std::optional<Record> DecodeRecord(const std::string& text);
-// What is counted cannot be below zero, nor so high that counting on overflows.
-bool IsCredible(const RestartsSpent& spent);
+// What a new coordinator knows by `record` of an earlier one's, but for the epoch.
+void Recall(const Record& record, Beginning& beginning);
 
 // Does all of this on a thread of its own: a file system that does not answer must not hold up the
 // coordinator. The destructor waits a second at most for what was asked for. Calls from any thread.

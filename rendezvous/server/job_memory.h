@@ -22,7 +22,8 @@ class JobMemory {
   // Takes the job up for a coordinator that listens on `port`. ALREADY_EXISTS: another one has it.
   virtual absl::StatusOr<Beginning> Begin(uint16_t port, Duration timeout) = 0;
   // A record that has not been written yet is replaced. `on_written`, which may be empty, is called
-  // on a thread of the memory's when this record or a newer one is durable, or cannot be.
+  // on a thread of the memory's when this record or a newer one is durable, or will never be; not
+  // while it is tried again, for however long.
   virtual void Write(const Record& record, std::function<void()> on_written) = 0;
   // The job is over: nothing of it is kept. The last call, returns after `timeout` at the latest.
   virtual void Forget(Duration timeout) = 0;

@@ -51,7 +51,8 @@ TEST_CASE("etcd: keys that hold what ddprun has not written are named, and left 
   etcd.Ctl({"put", "/ddprun/foreign/leader", "somebody's"});
   ExpectRefused(job, {},
                 "the key \"/ddprun/foreign/leader\" in etcd at " + etcd.endpoints() +
-                    " holds what ddprun has not written: remove it, or choose another --rdzv_id");
+                    " holds what ddprun has not written, or a later one has: remove it, or choose "
+                    "another --rdzv_id");
   CHECK(job.Keys() == "/ddprun/foreign/leader\nsomebody's\n");
   etcd.Ctl({"del", "/ddprun/foreign/leader"});
   etcd.Ctl({"put", "/ddprun/foreign/job", "somebody's"});

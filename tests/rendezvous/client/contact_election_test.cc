@@ -165,6 +165,21 @@ TEST_CASE("election: an answer of etcd's that will not change ends an agent that
   CHECK(running.Pass(milliseconds(20)) == "look");
 }
 
+TEST_CASE("election: what keeps an agent with workers from leading does not end it") {
+  ContactBench running = Follower();
+  CHECK(running.Step(kBroken) == "emit lost; look");
+  CHECK(running.Step(Saw(Outcome::kVacant, "nobody leads the job")) == "host");
+  const Hosted refused{.outcome = Hosted::Outcome::kFailed, .text = "etcd refuses the user"};
+  const std::string then = running.Step(refused);
+  CHECK_MESSAGE(!Contains(then, "failed"), then);
+  CHECK(Contains(running.Pass(std::chrono::seconds(2)), "look"));
+  // One that has no part yet ends.
+  ContactBench fresh(ByEtcd());
+  fresh.Step(TimePassed{});
+  CHECK(fresh.Step(Saw(Outcome::kVacant, "nobody leads the job")) == "host");
+  CHECK(fresh.Step(refused) == "emit failed");
+}
+
 TEST_CASE("election: a node with another token than the leader's ends, and takes nothing over") {
   ContactBench bench(ByEtcd());
   bench.Step(TimePassed{});

@@ -104,6 +104,13 @@ TEST_CASE("restart budget: waits double up to a limit, and begin anew after long
   CHECK(WaitBeforeRestart(limits, spent) == Duration{0});
   CountFailure(limits, After(Duration{0}), 0, spent);
   CHECK(WaitBeforeRestart(limits, spent) == std::chrono::seconds(40));
+  // Progress that a loss has ended counts as well.
+  const RestartLimits lossy{.max_node_losses = 5, .backoff = std::chrono::seconds(40)};
+  CountLoss(lossy, false, std::chrono::minutes(10), 0, spent);
+  CountFailure(lossy, After(Duration{0}), 0, spent);
+  CHECK(WaitBeforeRestart(lossy, spent) == Duration{0});
+  CountFailure(lossy, After(Duration{0}), 0, spent);
+  CHECK(WaitBeforeRestart(lossy, spent) == std::chrono::seconds(40));
   // A longer first wait is what the user wants.
   const RestartLimits longer{.backoff = std::chrono::seconds(400)};
   CHECK(WaitBeforeRestart(longer, spent) == std::chrono::seconds(400));
