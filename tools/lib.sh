@@ -124,16 +124,16 @@ bazel_() {
 }
 
 # Bazel never empties a disk cache. Once a day: drop what is older than 30 days, then the oldest
-# beyond 20 GB. A missing entry is only a miss.
+# beyond 20 GB, or `$1` bytes. A missing entry is only a miss.
 trim_cache() {
-  local stamp=$cache_dir/.trimmed
+  local stamp=$cache_dir/.trimmed limit=${1:-20000000000}
   [[ -d $cache_dir ]] || return 0
   [[ -z $(find "$stamp" -mtime -1 2>/dev/null) ]] || return 0
   touch "$stamp"
   find "$cache_dir" -type f -mtime +30 -delete 2>/dev/null || true
   { find "$cache_dir" -type f -printf '%T@ %s %p\n' 2>/dev/null || true; } | sort -rn |
-    awk -v limit=20000000000 '{ total += $2; if (total > limit) { sub(/^[^ ]+ [^ ]+ /, ""); printf "%s\0", $0 } }' |
-    xargs -0r rm -f --
+    awk -v limit="$limit" '{ total += $2; if (total > limit) { sub(/^[^ ]+ [^ ]+ /, ""); print } }' |
+    xargs -r -d '\n' rm -f -- # mawk prints no NUL
 }
 
 # query EXPRESSION: labels, one a line. `bazel query` knows none of the build's options.

@@ -80,6 +80,9 @@ absl::StatusOr<std::optional<WorkerEnv>> ParseWorkerEnv(const EnvLookup& lookup)
   // torchrun compares with Python's spelling, so only that one is true.
   env.use_agent_store = reader.Text(kUseAgentStoreVar, "") == "True";
   env.error_file = reader.Text(kErrorFileVar, "");
+  if (!reader.Text(kRoundKeyVar, "").empty()) {
+    env.round_key_fd = reader.Number(kRoundKeyVar, -1, 0, kMaxInt);
+  }
   constexpr uint64_t kMaxStamp = std::numeric_limits<uint64_t>::max();
   if (reader.IsSet(kRoundVar)) env.round = reader.Number<uint64_t>(kRoundVar, 0, 0, kMaxStamp);
   if (reader.IsSet(kEpochVar)) env.epoch = reader.Number<uint64_t>(kEpochVar, 0, 0, kMaxStamp);
@@ -125,6 +128,7 @@ std::vector<std::pair<std::string, std::string>> FormatWorkerEnv(const WorkerEnv
   if (!env.master_addr.empty()) block.emplace_back(kMasterAddrVar, env.master_addr);
   if (env.master_port != 0) block.emplace_back(kMasterPortVar, absl::StrCat(env.master_port));
   if (!env.own_address.empty()) block.emplace_back(kNodeAddressVar, env.own_address);
+  if (env.round_key_fd >= 0) block.emplace_back(kRoundKeyVar, absl::StrCat(env.round_key_fd));
   if (env.round) block.emplace_back(kRoundVar, absl::StrCat(*env.round));
   if (env.epoch) block.emplace_back(kEpochVar, absl::StrCat(*env.epoch));
   if (!env.job_mark.empty()) block.emplace_back(kJobMarkVar, env.job_mark);

@@ -38,6 +38,9 @@ inline constexpr char kEpochVar[] = "DDPRUN_EPOCH";
 inline constexpr char kJobMarkVar[] = "DDPRUN_JOB_MARK";
 // Where MASTER_ADDR is the agent's own loopback: by what other nodes reach this one.
 inline constexpr char kNodeAddressVar[] = "DDPRUN_NODE_ADDR";
+// Where nodes prove to each other that they are of one job: the number of the descriptor in which
+// the round's key stands (round_key.h).
+inline constexpr char kRoundKeyVar[] = "DDPRUN_ROUND_KEY_FD";
 inline constexpr char kStopFileVar[] = "DDPRUN_STOP_FILE";
 inline constexpr char kProgressFileVar[] = "DDPRUN_PROGRESS_FILE";  // rank 0 alone has it
 
@@ -60,6 +63,7 @@ struct WorkerEnv {
   std::string run_id;
   bool use_agent_store = false;
   std::string error_file;  // "": none
+  int round_key_fd = -1;   // -1: there is no key
   // Absent under the real torchrun.
   std::optional<uint64_t> round;
   std::optional<uint64_t> epoch;

@@ -15,6 +15,7 @@
 #include "worker_runtime/env_contract.h"
 #include "worker_runtime/group_from_env.h"
 #include "worker_runtime/returned_ranks.h"
+#include "worker_runtime/round_key.h"
 #include "worker_runtime/session.h"
 #include "worker_runtime/stop_flag.h"
 
@@ -192,6 +193,11 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(Parts parts) {
   if (member.world_size == 1) {
     formed = internal::FormLocalGroup(member);
   } else {
+    if (parts.env.round_key_fd >= 0) {
+      auto key = internal::ReadRoundKey(parts.env.round_key_fd);
+      if (!key.ok()) return key.status();
+      member.round_key = *std::move(key);
+    }
     member.capabilities.host = internal::HostKey();
     member.capabilities.address =
         parts.env.own_address.empty() ? parts.store->LocalAddress() : parts.env.own_address;

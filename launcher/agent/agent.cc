@@ -191,7 +191,16 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   rendezvous::RendezvousOptions options;
   options.policy = RendezvousPolicyOf(config);
   options.log_step = log_.LogStep();
+  options.on_file_lost = [this](const std::string& why) { Say("warning: " + why); };
   options.on_no_descriptor = [this] { TellOfDescriptors(); };
+  options.on_refused = [this](const std::string& whom) { Say("warning: " + whom); };
+  options.on_reached_by = [this](const std::vector<std::string>& hosts) {
+    const absl::Status opened = store_.BeReachedBy(hosts);
+    if (opened.ok()) return;
+    asio::post(io_, [this, text = std::string(opened.message())] {
+      Feed(LocalFailure{kExitMachine, text});
+    });
+  };
   // With static nobody is told of it: all meet at the endpoint.
   if (config.rendezvous != RendezvousKind::kStatic) options.local_addr = config.local_addr;
   options.local_addr_source = config.SourceOf("local_addr");
@@ -202,7 +211,7 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
     options.mode = Mode::kElected;
     options.is_host = config.rendezvous_options.is_host;
     options.etcd = EtcdOptionsOf(config);
-    options.etcd.password = setup_.environment.Get(kEtcdPasswordVar).value_or("");
+    options.etcd.password = setup_.environment.etcd_password.value_or("");
     options.endpoint_host = absl::StrCat("etcd at ", rendezvous::MembersText(options.etcd));
     return options;
   }
@@ -307,6 +316,7 @@ void Agent::On(const WorkerStarted& event) {
   reporter_.WorkerRuns(event.local_rank, event.pid, stdio ? stdio.mapped().error_file : "");
   if (timers_) timers_->WorkerRuns(event.pid);
   if (!prepared_.stdio.empty()) return;
+  prepared_.round_key.Reset();
   NoteBaseline();
   SayRunning();
   if (std::exchange(has_swept_, true)) return;

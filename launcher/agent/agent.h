@@ -94,6 +94,7 @@ class Agent {
     std::vector<std::shared_ptr<RankPage>> pages{};  // by local rank; null: without one
     std::vector<std::string> server_sockets{};       // likewise; "": none (WorkerServerSocket)
     std::shared_ptr<StopFile> stop_file{};           // null: none is wanted, or `warning` says why
+    UniqueFd round_key{};  // which `specs` borrow, too; closed: the nodes do not know each other
     std::string warning{};
   };
   // What is made before the rendezvous.

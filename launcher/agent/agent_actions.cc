@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/agent_policy.h"
+#include "launcher/agent/round_key_file.h"
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/folder_note.h"
@@ -124,6 +125,10 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
   shared.store_host = std::move(way->host);
   shared.store_port = way->port;
   shared.own_address = std::move(way->own_address);
+  absl::StatusOr<UniqueFd> round_key = RoundKeyFileOf(assignment, setup_.identity != nullptr);
+  if (!round_key.ok()) return round_key.status();
+  prepared.round_key = *std::move(round_key);
+  if (prepared.round_key.is_open()) shared.round_key_fd = kRoundKeyFd;
   for (int local_rank = 0; local_rank < setup_.config.workers_per_node; ++local_rank) {
     const int rank = assignment.first_rank + local_rank;
     const std::string run_folder = logs_.run_folder();
@@ -147,6 +152,7 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
                      .stdout_fd = stdio->stdout_fd.get(),
                      .stderr_fd = stdio->stderr_fd.get(),
                      .counters_fd = has_page ? prepared.pages.back()->fd() : -1,
+                     .round_key_fd = prepared.round_key.get(),
                      .cpus = setup_.placement.CpusOf(local_rank)}});
     prepared.stdio[local_rank] = *std::move(stdio);
     prepared.server_sockets.push_back(WorkerServerSocket(variables, shared, local_rank));

@@ -12,15 +12,12 @@ namespace ddprun::launcher {
 namespace {
 
 using rendezvous::Counted;
+using rendezvous::SecondsLeft;
 
 // Linux's numbers; <csignal> is no header for pure code.
 constexpr int kSigHup = 1;
 constexpr int kSigInt = 2;
 constexpr int kSigTerm = 15;
-
-int64_t SecondsLeft(Duration left) {
-  return std::max<int64_t>(0, std::chrono::ceil<std::chrono::seconds>(left).count());
-}
 
 }  // namespace
 
@@ -207,52 +204,6 @@ void AgentCore::GoOn() {
   if (!verdict_holds_at_ || *verdict_holds_at_ <= now_) LeaveWithVerdict();
 }
 
-void AgentCore::On(const SignalReceived& event) {
-  suspicions_.clear();
-  if (state_ == State::kLeaving) return Hurry(event.is_kill);
-  const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
-                       absl::StrCat("stopped by ", SignalName(event.signal))};
-  if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
-    const std::string live = LiveRanks();
-    Tell(SignalName(event.signal), ": killing ", live.empty() ? "what the workers left" : live,
-         " now");
-    actions_.push_back(KillWorkers{});
-    return;
-  }
-  if (event.is_kill && HasWorkers()) {
-    Tell("ending although processes of this job have not died yet");
-    if (!end_) end_ = stopped;
-    return Leave();
-  }
-  // Told as well when the workers are being stopped already: the signal ends what would follow.
-  const bool is_news = !end_ || state_ != State::kStopping;
-  if (!end_) {
-    end_ = stopped;
-    actions_.push_back(LeaveJob{stopped.reason, true});
-  }
-  if (!HasWorkers()) return LeaveStopped();
-  if (is_news) SayStopping(event.signal);
-  Stop(event.signal, event.may_be_for_all);
-  if (is_news && state_ == State::kStopping && !notice_) {
-    notice_ = Notice{SignalName(event.signal), kill_at_, now_ + policy_.stopping_notice_delay};
-  }
-}
-
-void AgentCore::SayStopping(int signal) {
-  const std::string live = LiveRanks();
-  const Duration left = state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
-  Tell(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
-       "; SIGKILL comes in ", SecondsLeft(left), " s; ",
-       signal == kSigInt || signal == kSigTerm ? "a second " : "", "SIGINT or SIGTERM kills ",
-       live_.size() == 1 ? "it" : "them", " now");
-}
-
-std::string AgentCore::LiveRanks() const {
-  std::vector<int> ranks;
-  for (const int local_rank : live_) ranks.push_back(assignment_.first_rank + local_rank);
-  return ranks.empty() ? "" : RanksText(ranks);
-}
-
 void AgentCore::On(const LocalFailure& event) {
   if (state_ == State::kLeaving) return;
   if (!end_ && !verdict_) {
@@ -334,12 +285,6 @@ void AgentCore::Run() {
   are_workers_gone_ = false;
   for (int i = 0; i < policy_.local_world_size; ++i) live_.insert(i);
   actions_.push_back(StartWorkers{assignment_});
-}
-
-void AgentCore::Succeed() {
-  state_ = State::kSucceeded;
-  contact_.is_told = false;  // from here on this node waits for another reason, and longer
-  actions_.push_back(ReportSuccess{assignment_.round});
 }
 
 void AgentCore::Stop(int signal, bool may_be_for_all) {

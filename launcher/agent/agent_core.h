@@ -22,6 +22,7 @@
 namespace ddprun::launcher {
 
 struct AgentPolicy {
+  std::string job = "this job";  // as a sentence calls it
   int local_world_size = 1;
   int min_nodes = 1;
   int max_nodes = 1;
@@ -252,6 +253,7 @@ class AgentCore {
     std::string reason{};
     bool is_replaced = false;
     std::optional<TimePoint> unanswered_since{};  // by its machine
+    TimePoint until{};                            // waited for until then, however long it is lost
     bool is_told = false;
   };
   // kLeaving: what has been answered, and when the rest is not waited for any more.
@@ -386,8 +388,7 @@ class AgentCore {
   std::optional<StopOrder> ordered_;
   bool have_read_stop_ = false;  // workers of any round
 
-  // What the user has been told.
-  // Of the wait for a place, or for the end of a failed worker's peers.
+  // What the user was told: of the wait for a place, or for the end of a failed worker's peers.
   std::optional<Notice> notice_;
   bool is_waiting_told_ = false;
   bool is_drain_told_ = false;

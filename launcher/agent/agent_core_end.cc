@@ -1,4 +1,4 @@
-// The core's way out: a coordinator that is lost, and the last state, kLeaving.
+// The core's way out: a coordinator that is lost, a signal, and the last state, kLeaving.
 #include <algorithm>
 #include <utility>
 
@@ -11,15 +11,36 @@ namespace ddprun::launcher {
 namespace {
 
 using rendezvous::DurationText;
+using rendezvous::SecondsLeft;
 
+// Linux's numbers; <csignal> is no header for pure code.
+constexpr int kSigInt = 2;
 constexpr int kSigTerm = 15;
 
 // A busy node hears of its worker's end and of the coordinator's in either order.
 constexpr Duration kSameMoment = std::chrono::seconds(1);
 
+// A coordinator that runs has answered a new call by then.
+constexpr Duration kAnswerTime = std::chrono::seconds(5);
+
 constexpr TimePoint kNever = TimePoint::max();
 
+// ", which was waiting for 1 more", by the words in which the wait is told.
+std::string WaitedText(const std::string& reason) {
+  const size_t at = reason.find("waiting ");
+  return at == std::string::npos ? absl::StrCat(" (", reason, ")")
+                                 : absl::StrCat(", which was ", reason.substr(at));
+}
+
 }  // namespace
+
+void AgentCore::Succeed() {
+  state_ = State::kSucceeded;
+  // From here on this node waits for another reason, and longer.
+  contact_.is_told = false;
+  contact_.until = now_ + policy_.exit_barrier_timeout;
+  actions_.push_back(ReportSuccess{assignment_.round});
+}
 
 void AgentCore::On(const rendezvous::ContactMade& event) {
   had_contact_ = true;
@@ -71,14 +92,16 @@ std::string AgentCore::LossText() const {
 TimePoint AgentCore::ContactDeadline() const {
   if (!contact_.lost_since) return kNever;
   if (state_ == State::kSucceeded) {
-    const TimePoint barrier = *contact_.lost_since + policy_.exit_barrier_timeout;
+    const TimePoint barrier =
+        std::max(*contact_.lost_since + policy_.exit_barrier_timeout, contact_.until);
     return IsOverWithCoordinator() ? std::min(barrier, *contact_.gone_at) : barrier;
   }
   // Joining: the client keeps the time.
   if (state_ != State::kRunning && state_ != State::kPreparing) {
     return IsOverWithCoordinator() ? *contact_.gone_at : kNever;
   }
-  const TimePoint deadline = *contact_.lost_since + policy_.orphan_timeout;
+  const TimePoint deadline =
+      std::max(*contact_.lost_since + policy_.orphan_timeout, contact_.until);
   return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_at) : deadline;
 }
 
@@ -90,12 +113,10 @@ TimePoint AgentCore::LostNoticeAt() const {
 void AgentCore::TellOfLostContact() {
   if (LostNoticeAt() > now_) return;
   contact_.is_told = true;
-  const bool is_over = state_ == State::kSucceeded;
-  const Duration limit = is_over ? policy_.exit_barrier_timeout : policy_.orphan_timeout;
   Tell(Coordinator(), " is lost: ", contact_.reason,
-       is_over ? "; all workers of this node succeeded, waiting for it up to "
-               : "; this node's workers go on without it up to ",
-       DurationText(*contact_.lost_since + limit - now_));
+       state_ == State::kSucceeded ? "; all workers of this node succeeded, waiting for it up to "
+                                   : "; this node's workers go on without it up to ",
+       DurationText(ContactDeadline() - now_));
 }
 
 bool AgentCore::IsOverWithCoordinator() const {
@@ -107,6 +128,12 @@ bool AgentCore::IsOverWithCoordinator() const {
 
 void AgentCore::CheckContact() {
   if (ContactDeadline() > now_) return TellOfLostContact();
+  // Who comes so late did not run, and has not called since.
+  if (now_ - ContactDeadline() > kSameMoment) {
+    contact_.until = now_ + kAnswerTime;
+    if (contact_.gone_at) contact_.gone_at = contact_.until;
+    return TellOfLostContact();
+  }
   contact_.is_told = true;
   const std::string lost = Coordinator() + " is lost: ";
   if (state_ == State::kSucceeded && !IsOverWithCoordinator()) {
@@ -171,10 +198,63 @@ void AgentCore::On(const StopOrder& event) {
   if (event.is_after_step) return On(rendezvous::StopRequested{event.reason});
   end_ = EndJob{rendezvous::kStoppedExitCode, ExitOwner::kStopped,
                 absl::StrCat("stopped by ", event.reason)};
-  Tell(end_->reason, "; ", Coordinator(), " does not answer, so other nodes do not hear of it");
+  Tell(end_->reason, "; ", Coordinator(), " does not answer, so other nodes may not hear of it");
+  // In case that it does hear of this one's end, it hears why.
+  actions_.push_back(OrderStop{.is_after_step = false, .reason = event.reason});
   actions_.push_back(LeaveJob{end_->reason});
   if (!HasWorkers()) return LeaveStopped();
   Stop(kSigTerm);
+}
+
+void AgentCore::On(const SignalReceived& event) {
+  suspicions_.clear();
+  if (state_ == State::kLeaving) return Hurry(event.is_kill);
+  const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
+                       absl::StrCat("stopped by ", SignalName(event.signal))};
+  if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
+    const std::string live = LiveRanks();
+    Tell(SignalName(event.signal), ": killing ", live.empty() ? "what the workers left" : live,
+         " now");
+    actions_.push_back(KillWorkers{});
+    return;
+  }
+  if (event.is_kill && HasWorkers()) {
+    Tell("ending although processes of this job have not died yet");
+    if (!end_) end_ = stopped;
+    return Leave();
+  }
+  // Told as well when the workers are being stopped already: the signal ends what would follow.
+  const bool is_news = !end_ || state_ != State::kStopping;
+  if (!end_) {
+    end_ = stopped;
+    actions_.push_back(LeaveJob{stopped.reason, true});
+  }
+  if (!HasWorkers()) {
+    if (state_ == State::kJoining && notice_) {
+      Tell(SignalName(event.signal), ": leaving ", policy_.job, WaitedText(notice_->reason));
+    }
+    return LeaveStopped();
+  }
+  if (is_news) SayStopping(event.signal);
+  Stop(event.signal, event.may_be_for_all);
+  if (is_news && state_ == State::kStopping && !notice_) {
+    notice_ = Notice{SignalName(event.signal), kill_at_, now_ + policy_.stopping_notice_delay};
+  }
+}
+
+void AgentCore::SayStopping(int signal) {
+  const std::string live = LiveRanks();
+  const Duration left = state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
+  Tell(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
+       "; SIGKILL comes in ", SecondsLeft(left), " s; ",
+       signal == kSigInt || signal == kSigTerm ? "a second " : "", "SIGINT or SIGTERM kills ",
+       live_.size() == 1 ? "it" : "them", " now");
+}
+
+std::string AgentCore::LiveRanks() const {
+  std::vector<int> ranks;
+  for (const int local_rank : live_) ranks.push_back(assignment_.first_rank + local_rank);
+  return ranks.empty() ? "" : RanksText(ranks);
 }
 
 void AgentCore::On(const HangJudged& event) {

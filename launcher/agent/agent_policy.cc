@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -44,6 +45,7 @@ std::string WithoutMapping(const std::string& host) {
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
   return {
+      .job = rendezvous::JobText(config.run_id),
       .local_world_size = config.workers_per_node,
       .min_nodes = config.nodes.min,
       .max_nodes = config.nodes.max,
@@ -84,8 +86,9 @@ std::string LoopbackOf(const LaunchConfig& config) {
 
 std::string TrustText(bool has_identity) {
   return has_identity
-             ? "agents and the workers' store are encrypted; what workers open themselves, "
-               "as Gloo, NCCL and ddp's tcp backend do, is not"
+             ? "agents, the workers' store and ddp's tcp backend are encrypted, as is what ddp's "
+               "nccl backend sends over TCP where NCCL is built with TLS, not over InfiniBand or "
+               "RoCE; what workers open themselves, as Gloo and PyTorch's NCCL do, is not"
              : "the network is trusted: whoever reaches this job's ports can join, read "
                "and end it; with a token (ddprun token new) only its own nodes can";
 }

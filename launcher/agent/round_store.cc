@@ -1,10 +1,5 @@
 #include "launcher/agent/round_store.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -16,6 +11,7 @@
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/listening_socket.h"
+#include "rendezvous/net/own_addresses.h"
 #include "rendezvous/net/socket_address.h"
 #include "worker_runtime/comm/host_key.h"
 
@@ -24,24 +20,6 @@ namespace {
 
 using rendezvous::SocketAddress;
 using rendezvous::StoreServer;
-
-// A port on which nobody listens and which the kernel gives to nobody: bound, so that only who sets
-// SO_REUSEADDR, as PyTorch's store does, may bind it too, and listen. To find a free one and let go
-// of it would leave it to anybody until the worker has come so far.
-absl::StatusOr<UniqueFd> KeepPort() {
-  for (const char* any : {"::", "0.0.0.0"}) {
-    const rendezvous::SocketAddress address = *rendezvous::ParseIp(any, 0);
-    UniqueFd fd(socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!fd.is_open()) continue;
-    const int on = 1;
-    const int off = 0;
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));  // not of an IPv4 socket
-    if (bind(fd.get(), address.get(), address.size) == 0) return fd;
-  }
-  return absl::UnavailableError(
-      absl::StrCat("keep a port for the workers' store: ", std::strerror(errno)));
-}
 
 // By which other nodes reach this one, on its way to `host`. Where that is this very machine, or no
 // way is known, the default route tells, as it does for PyTorch's backend.
@@ -85,52 +63,82 @@ RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config, const Environm
 absl::Status RoundStore::Renew() {
   Close();
   if (reach_ == Reach::kNone) return absl::OkStatus();
-  if (reach_ == Reach::kWorkers) {
-    absl::StatusOr<UniqueFd> kept = KeepPort();
-    const std::lock_guard lock(mutex_);
-    if (kept.ok()) kept_port_ = *std::move(kept);
-    return kept.status();
+  UniqueFd kept_port;
+  if (reach_ == Reach::kWorkers || reach_ == Reach::kAllHosts) {
+    absl::StatusOr<UniqueFd> kept = rendezvous::KeepPort();
+    if (!kept.ok()) return kept.status();
+    kept_port = *std::move(kept);
   }
-  StoreServer::Options options;
-  const bool is_plain = tunnels_ == nullptr;
-  if (reach_ == Reach::kOtherPort && is_plain) options.bind = StoreServer::Bind::kNone;
-  if (reach_ == Reach::kAllHosts && is_plain) options.bind = StoreServer::Bind::kAll;
-  options.on_no_descriptor = on_no_descriptor_;
-  absl::StatusOr<std::unique_ptr<StoreServer>> server = StoreServer::Start(options);
-  if (!server.ok()) return server.status();
-  {
-    const std::lock_guard lock(mutex_);
-    server_ = *std::move(server);
+  std::unique_ptr<StoreServer> server;
+  if (reach_ != Reach::kWorkers) {
+    StoreServer::Options options;
+    const bool is_on_loopback = reach_ == Reach::kThisHost || tunnels_ != nullptr;
+    if (!is_on_loopback) options.bind = StoreServer::Bind::kNone;
+    options.on_no_descriptor = on_no_descriptor_;
+    absl::StatusOr<std::unique_ptr<StoreServer>> started = StoreServer::Start(options);
+    if (!started.ok()) return started.status();
+    server = *std::move(started);
   }
-  return reach_ == Reach::kAllHosts && !is_plain ? OpenDoor() : absl::OkStatus();
+  const std::lock_guard lock(mutex_);
+  server_ = std::move(server);
+  kept_port_ = std::move(kept_port);
+  return ListenForOthers();
 }
 
-absl::Status RoundStore::OpenDoor() {
-  absl::StatusOr<UniqueFd> socket = rendezvous::ListenOn("", 0);
-  if (!socket.ok()) return socket.status();
-  const uint16_t port = rendezvous::LocalPort(socket->get());
+absl::Status RoundStore::BeReachedBy(std::vector<std::string> hosts) {
+  const std::lock_guard lock(mutex_);
+  reached_by_ = std::move(hosts);
+  return ListenForOthers();
+}
+
+absl::Status RoundStore::ListenForOthers() {
+  const bool is_open = reach_ == Reach::kAllHosts && server_ != nullptr;
+  if (!is_open || !reached_by_ || is_open_everywhere_) return absl::OkStatus();
+  // Where some listen already, one for all addresses finds the port taken.
+  const bool is_by_any = reached_by_->empty() && !open_hosts_.empty();
+  std::vector<std::string> hosts;
+  for (const std::string& host : is_by_any ? rendezvous::EveryOwnAddress() : *reached_by_) {
+    if (!open_hosts_.contains(host)) hosts.push_back(host);
+  }
+  // What comes to a round that can be reached already may be missing: an address that has gone.
+  const auto listen = open_hosts_.empty() ? rendezvous::ListenOnEach : rendezvous::ListenOnThose;
+  absl::StatusOr<rendezvous::ListeningSockets> listening =
+      listen(hosts, rendezvous::LocalPort(kept_port_.get()));
+  if (!listening.ok()) {
+    return absl::Status(listening.status().code(),
+                        absl::StrCat("the workers' store: ", listening.status().message()));
+  }
+  is_open_everywhere_ = listening->is_everywhere;
+  open_hosts_.insert(listening->hosts.begin(), listening->hosts.end());
+  if (listening->sockets.empty()) return absl::OkStatus();
+  if (tunnels_ != nullptr) return OpenDoor(std::move(listening->sockets));
+  for (UniqueFd& socket : listening->sockets) server_->Serve(std::move(socket));
+  return absl::OkStatus();
+}
+
+absl::Status RoundStore::OpenDoor(std::vector<UniqueFd> sockets) {
   rendezvous::PortListener::Handlers handlers;
   handlers.on_store = [this](UniqueFd fd) { Adopt(std::move(fd)); };
   handlers.on_no_descriptor = on_no_descriptor_;
   handlers.identity = tunnels_->identity();
   handlers.end_limit = Duration{0};  // the round is over: nobody waits for a store's last word
-  auto door = rendezvous::PortListener::Start(*std::move(socket), std::move(handlers));
+  auto door = rendezvous::PortListener::Start(std::move(sockets), std::move(handlers));
   if (!door.ok()) return door.status();
-  const std::lock_guard lock(mutex_);
-  door_ = *std::move(door);
-  door_port_ = port;
+  doors_.push_back(*std::move(door));
   return absl::OkStatus();
 }
 
 void RoundStore::Close() {
-  // The door's thread may be about to Adopt.
-  std::unique_ptr<rendezvous::PortListener> old_door;
+  // A door's thread may be about to Adopt.
+  std::vector<std::unique_ptr<rendezvous::PortListener>> old_doors;
   std::unique_ptr<StoreServer> old;
   {
     const std::lock_guard lock(mutex_);
-    old_door = std::move(door_);
+    old_doors.swap(doors_);
     old = std::move(server_);
     kept_port_.Reset();
+    open_hosts_.clear();
+    is_open_everywhere_ = false;
   }
   if (tunnels_ != nullptr) tunnels_->Relay({}, {});
 }
@@ -166,7 +174,6 @@ void RoundStore::Adopt(UniqueFd connection) {
 uint16_t RoundStore::port() const {
   const std::lock_guard lock(mutex_);
   if (kept_port_.is_open()) return rendezvous::LocalPort(kept_port_.get());
-  if (door_ != nullptr) return door_port_;
   return server_ == nullptr ? 0 : server_->port();
 }
 

@@ -4,6 +4,9 @@
 // old one would otherwise write among the new keys. With a fixed address (`static`) the port is the
 // coordinator's and stays; connections come by Adopt, and those of the old round are closed.
 //
+// The port that other nodes are told is kept for the round, but nobody listens there before it is
+// known by which addresses they will come: those alone answer then.
+//
 // Where the job has an identity no store is open to other hosts: workers find it on loopback at
 // their own agent, which either serves it or leads to rank 0's agent in TLS.
 //
@@ -15,8 +18,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,7 +41,7 @@ class RoundStore {
   enum class Reach {
     kNone,       // this node never serves a store: `static`, not node rank 0
     kThisHost,   // all workers are here
-    kAllHosts,   // workers of other nodes connect too
+    kAllHosts,   // workers of other nodes connect too, to the addresses of BeReachedBy
     kOtherPort,  // connections come by Adopt
     kWorkers,    // rank 0's worker serves it, as the user wants: a port is kept for it
   };
@@ -55,6 +61,9 @@ class RoundStore {
   // Closes the store of the last round and opens the next one's.
   absl::Status Renew();
   void Close();
+  // From now on other nodes reach this one by these of its addresses; empty: by any. Those by which
+  // they reached the open round so far stay open, too. On any thread.
+  absl::Status BeReachedBy(std::vector<std::string> hosts);
   // How the workers of this node reach the round's store.
   struct Way {
     std::string host;
@@ -72,16 +81,21 @@ class RoundStore {
   bool is_workers() const { return reach_ == Reach::kWorkers; }
 
  private:
-  absl::Status OpenDoor();
+  // REQUIRES, all: mutex_ is held.
+  absl::Status ListenForOthers();
+  absl::Status OpenDoor(std::vector<UniqueFd> sockets);
 
   const Reach reach_;
   const std::function<void()> on_no_descriptor_;
   mutable std::mutex mutex_;
   std::shared_ptr<rendezvous::Tunnels> tunnels_;  // null: plain
   std::unique_ptr<rendezvous::StoreServer> server_;
-  std::unique_ptr<rendezvous::PortListener> door_;  // of the store, for other nodes in TLS
-  uint16_t door_port_ = 0;
-  UniqueFd kept_port_;  // kWorkers alone
+  // Of the store, for other nodes in TLS: one for each time that their way changed.
+  std::vector<std::unique_ptr<rendezvous::PortListener>> doors_;
+  UniqueFd kept_port_;                                  // kAllHosts, kWorkers
+  std::optional<std::vector<std::string>> reached_by_;  // nullopt: not known yet
+  std::set<std::string> open_hosts_;                    // where the round's port answers
+  bool is_open_everywhere_ = false;
 };
 
 }  // namespace ddprun::launcher

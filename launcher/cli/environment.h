@@ -12,9 +12,10 @@
 namespace ddprun::launcher {
 
 struct Environment {
-  // "NAME=value", in the order of environ, but for DDPRUN_TOKEN: no child is to have it.
+  // "NAME=value", in the order of environ, but for the secrets: no child is to have them.
   std::vector<std::string> variables;
-  std::optional<std::string> token;  // of DDPRUN_TOKEN
+  std::optional<std::string> token;          // of DDPRUN_TOKEN
+  std::optional<std::string> etcd_password;  // of DDPRUN_ETCD_PASSWORD
   MachineFacts machine;
 
   // The variable's value; of several with one name the first, as getenv has it.

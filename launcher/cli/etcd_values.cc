@@ -8,7 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -72,6 +74,25 @@ absl::StatusOr<rendezvous::EtcdOptions> ReadEtcdConf(OptionReader& read,
   while (etcd.prefix.ends_with('/')) etcd.prefix.pop_back();
   if (etcd.prefix.empty()) return InvalidArgumentError("etcd_prefix: expected a path like /ddprun");
   return etcd;
+}
+
+void WarnOfEtcdPassword(const MachineFacts& machine, LaunchConfig& config) {
+  if (config.rendezvous != RendezvousKind::kEtcd) return;
+  const rendezvous::EtcdOptions& etcd = config.rendezvous_options.etcd;
+  const std::string source = config.SourceOf("rdzv_conf");
+  if (etcd.user.empty()) {
+    if (!machine.has_etcd_password) return;
+    config.warnings.push_back(
+        "DDPRUN_ETCD_PASSWORD is not used: --rdzv_conf user=NAME, whose password it is, is "
+        "missing");
+  } else if (!machine.has_etcd_password) {
+    config.warnings.push_back(
+        absl::StrCat(source, ": the user ", Quoted(etcd.user),
+                     " has no password: DDPRUN_ETCD_PASSWORD is not set, or empty"));
+  } else if (!etcd.is_tls) {
+    config.warnings.push_back(absl::StrCat(
+        source, ": the password goes over the network as it is; with protocol=https it would not"));
+  }
 }
 
 }  // namespace ddprun::launcher

@@ -211,12 +211,6 @@ void UseEtcd(OptionReader& read, LaunchConfig& config) {
   for (const char* name : {"master_addr", "master_port"}) {
     WarnUnused(read.FindText(name), "only the static backend reads it", config);
   }
-  if (!config.rendezvous_options.etcd.user.empty() && !config.rendezvous_options.etcd.is_tls) {
-    config.warnings.push_back(
-        absl::StrCat(config.SourceOf("rdzv_conf"),
-                     ": the password goes over the network as it is; with protocol=https it would "
-                     "not"));
-  }
   if (read.FindText("rdzv_endpoint") == nullptr) {
     return read.Fail(InvalidArgumentError(
         absl::StrCat(backend, " 'etcd': expected --rdzv_endpoint HOST:PORT,..., etcd's members")));
@@ -350,6 +344,7 @@ absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
   ReadPlainValues(read, machine, config);
   ChooseRendezvous(read, config);
   if (!read.status().ok()) return read.status();
+  WarnOfEtcdPassword(machine, config);
   if (config.rendezvous == RendezvousKind::kStandalone) config.endpoint = {};
   if (config.run_id.empty()) {
     // A standalone job's id may be its own. An empty one is, as in torchrun, replaced by a fresh

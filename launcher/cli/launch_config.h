@@ -183,15 +183,19 @@ using GivenOptions = std::map<std::string, GivenValue>;
 
 // What a configuration depends on beyond the words of the user.
 struct MachineFacts {
-  int cpu_count = 1;            // CPUs this process may use
-  bool is_interactive = false;  // stdin is a terminal, and not Slurm has started us
-  std::string fresh_run_id;     // for a job that was given none and that nobody else joins
+  int cpu_count = 1;               // CPUs this process may use
+  bool is_interactive = false;     // stdin is a terminal, and not Slurm has started us
+  std::string fresh_run_id;        // for a job that was given none and that nobody else joins
+  bool has_etcd_password = false;  // DDPRUN_ETCD_PASSWORD
 };
 
 // Turns options into a valid configuration, defaults filled in. The error is InvalidArgument and
 // one line that quotes the value and says what is accepted. Program and args are left empty.
 absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
                                                const MachineFacts& machine);
+
+// Of a user of etcd who has no password, or whose password everybody on the network can read.
+void WarnOfEtcdPassword(const MachineFacts& machine, LaunchConfig& config);
 
 // One line for each thing that was asked for and cannot happen: local ranks that are not on this
 // node, copies of lines that nothing tees. REQUIRES: workers_per_node is known.

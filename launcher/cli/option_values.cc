@@ -178,8 +178,8 @@ absl::StatusOr<Duration> ParseSeconds(const std::string& text, bool zero_allowed
   }
   if (!valid || (nanoseconds == 0 && !zero_allowed)) {
     return InvalidArgumentError(absl::StrCat("expected seconds, ",
-                                             zero_allowed ? "0 or more" : "more than 0",
-                                             ", for example 30 or 0.5"));
+                                             zero_allowed ? "0" : "more than 0 and up", " to ",
+                                             kMaxSeconds, " (a year), for example 30 or 0.5"));
   }
   return Duration(nanoseconds);
 }

@@ -41,26 +41,28 @@ bool IsSlurmTask() {
 
 // Out of this process' environment, of which every child gets a copy and others of this user can
 // read in /proc what it began with.
-std::optional<std::string> TakeToken() {
-  char* const value = std::getenv("DDPRUN_TOKEN");
+std::optional<std::string> TakeSecret(const char* name) {
+  char* const value = std::getenv(name);
   if (value == nullptr) return std::nullopt;
-  std::string token = value;
-  OPENSSL_cleanse(value, token.size());
-  unsetenv("DDPRUN_TOKEN");
-  return token;
+  std::string secret = value;
+  OPENSSL_cleanse(value, secret.size());
+  unsetenv(name);
+  return secret;
 }
 
 }  // namespace
 
 Environment EnvironmentOfThisProcess() {
   Environment environment;
-  environment.token = TakeToken();
+  environment.token = TakeSecret("DDPRUN_TOKEN");
+  environment.etcd_password = TakeSecret("DDPRUN_ETCD_PASSWORD");
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     environment.variables.emplace_back(*variable);
   }
   environment.machine = {.cpu_count = CpuCount(),
                          .is_interactive = isatty(STDIN_FILENO) == 1 && !IsSlurmTask(),
-                         .fresh_run_id = FreshRunId()};
+                         .fresh_run_id = FreshRunId(),
+                         .has_etcd_password = !environment.etcd_password.value_or("").empty()};
   return environment;
 }
 

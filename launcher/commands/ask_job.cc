@@ -1,6 +1,8 @@
 #include "launcher/commands/ask_job.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +14,7 @@
 #include "launcher/status/job_judge.h"
 #include "launcher/status/snapshot_json.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/look_on.h"
 
@@ -21,6 +24,9 @@ namespace {
 // A look takes an agent that is well less than a second, one that waits for silent nodes 3, and the
 // rest of the time is for rendering a very large job.
 constexpr Duration kPatience = std::chrono::seconds(8);
+// Of several jobs those that do not answer even this within 2 s do not run: they are stopped.
+constexpr Duration kWakePatience = std::chrono::seconds(2);
+constexpr char kNothing[] = "/nothing";  // which is answered at once, that there is none
 
 absl::StatusOr<JobView> AskForJob(const std::string& socket_path) {
   const absl::StatusOr<ControlReply> reply =
@@ -31,6 +37,25 @@ absl::StatusOr<JobView> AskForJob(const std::string& socket_path) {
                                                " answers: ", EscapeControl(reply->body)));
   }
   return ParseJobJson(reply->body);
+}
+
+absl::StatusOr<JobView> AskIfAwake(const std::string& socket_path) {
+  const absl::StatusOr<ControlReply> reply =
+      AskControl(socket_path, "GET", kNothing, kWakePatience);
+  return reply.ok() ? AskForJob(socket_path) : reply.status();
+}
+
+// All at the same time: one that does not answer holds up no other.
+std::vector<absl::StatusOr<JobView>> AskAll(const std::vector<std::string>& paths) {
+  std::vector<absl::StatusOr<JobView>> answers(paths.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const auto ask = [&answers, &paths, i] { answers[i] = AskIfAwake(paths[i]); };
+    std::thread thread = StartQuietThread(ask);
+    thread.joinable() ? threads.push_back(std::move(thread)) : ask();  // there is none left
+  }
+  for (std::thread& thread : threads) thread.join();
+  return answers;
 }
 
 // Two jobs may have the same id: "none", where none was given.
@@ -49,8 +74,11 @@ bool IsOfRank0(const JobView& job) {
 
 std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles) {
   std::vector<FoundJob> jobs;
-  for (const std::string& path : FindControlSockets()) {
-    absl::StatusOr<JobView> job = AskForJob(path);
+  const std::vector<std::string> paths = FindControlSockets();
+  std::vector<absl::StatusOr<JobView>> answers = AskAll(paths);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::string& path = paths[i];
+    absl::StatusOr<JobView>& job = answers[i];
     if (!job.ok()) {
       troubles.emplace_back(job.status().message());
       continue;

@@ -126,6 +126,8 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   start.is_apart = true;
   start.listen = Coordinator::Listen{.host = options.bind.host, .port = options.bind.port};
   start.run_dir = run_dir;
+  start.on_file_lost = [](const std::string& why) { Tell("warning: " + why); };
+  start.on_refused = [](const std::string& whom) { Tell("warning: " + whom); };
   std::once_flag descriptors_told;
   start.on_no_descriptor = [&descriptors_told] {
     std::call_once(descriptors_told, Tell,

@@ -15,7 +15,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/control/control_socket.h"
+#include "launcher/status/process_facts.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/read_system_facts.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -26,9 +28,17 @@ namespace {
 // Of an answer about a job of tens of thousands of ranks.
 constexpr uint64_t kMaxAnswerBytes = 64 * 1024 * 1024;
 
-absl::Status Late(const std::string& path) {
-  return absl::DeadlineExceededError(
-      absl::StrCat("no answer from the ddprun behind ", EscapeControl(path), " in time"));
+// `fd`: connected to it.
+absl::Status Late(const std::string& path, int fd) {
+  const std::string late =
+      absl::StrCat("no answer from the ddprun behind ", EscapeControl(path), " in time");
+  const int pid = ListenerOf(fd);
+  if (pid == 0) return absl::DeadlineExceededError(late);
+  const std::string status = ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
+  const bool is_stopped = ParseProcessStatus(status).state == 'T';
+  return absl::DeadlineExceededError(absl::StrCat(
+      late, "; it is process ", pid,
+      is_stopped ? absl::StrCat(", which is stopped (kill -CONT ", pid, " lets it go on)") : ""));
 }
 
 bool AwaitReady(int fd, short events, TimePoint until) {
@@ -48,7 +58,7 @@ absl::Status SendAll(int fd, std::string_view bytes, TimePoint until, const std:
     } else if (errno != EAGAIN && errno != EINTR) {
       return absl::ErrnoToStatus(errno, "write to " + EscapeControl(path));
     } else if (!AwaitReady(fd, POLLOUT, until)) {
-      return Late(path);
+      return Late(path, fd);
     }
   }
   return absl::OkStatus();
@@ -71,7 +81,7 @@ absl::StatusOr<ControlReply> AskControl(const std::string& socket_path, const st
   boost::beast::flat_buffer unread;
   std::array<char, 65536> bytes;
   while (!parser.is_done()) {
-    if (!AwaitReady(fd->get(), POLLIN, until)) return Late(socket_path);
+    if (!AwaitReady(fd->get(), POLLIN, until)) return Late(socket_path, fd->get());
     const ssize_t got = recv(fd->get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     boost::system::error_code error;

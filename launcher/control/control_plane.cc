@@ -272,8 +272,9 @@ void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answe
   if (request.query.size() != (is_after_step ? 1u : 0u)) {
     return answer(Error(400, "expected no query, or after_step=1"));
   }
-  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
+  // First the answer: a node without contact has ended some milliseconds later.
   answer({.type = kJson, .body = "{}\n"});
+  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
 }
 
 void ControlPlane::GiveLogs(const HttpRequest& request, bool is_private,

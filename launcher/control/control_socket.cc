@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -107,6 +108,13 @@ int Probe(const std::string& path) {
   return connect(fd.get(), to, sizeof address) == 0 ? 0 : errno;
 }
 
+std::optional<ucred> PeerOf(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer;
+}
+
 }  // namespace
 
 std::vector<std::string> ControlDirectories() {
@@ -192,10 +200,10 @@ absl::StatusOr<UniqueFd> ConnectToControl(const std::string& path, Duration time
 }
 
 bool IsPeerAllowed(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == geteuid() || peer.uid == 0;
+  const std::optional<ucred> peer = PeerOf(fd);
+  return peer && (peer->uid == geteuid() || peer->uid == 0);
 }
+
+int ListenerOf(int fd) { return PeerOf(fd).value_or(ucred{}).pid; }
 
 }  // namespace ddprun::launcher

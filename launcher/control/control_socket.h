@@ -43,6 +43,10 @@ absl::StatusOr<UniqueFd> ConnectToControl(const std::string& path, Duration time
 // Whether who is at the other end of a connected Unix socket is this user or root.
 bool IsPeerAllowed(int fd);
 
+// The process that listens at the other end of a connected Unix socket; 0: it cannot be named here
+// (of another PID namespace).
+int ListenerOf(int fd);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_CONTROL_CONTROL_SOCKET_H_

@@ -47,35 +47,36 @@ DDPRUN_RAW long PlaceStdio(const ChildPlan& plan) {
   return 0;
 }
 
-// The page's descriptor, off the numbers that stdio and the error pipe are about to take.
-DDPRUN_RAW long MoveCounters(const ChildPlan& plan) {
-  if (plan.counters < 0 || plan.counters > kErrorPipe) return plan.counters;
-  return RawSyscall(SYS_fcntl, plan.counters, F_DUPFD_CLOEXEC, kErrorPipe + 1);
+// Off the numbers that stdio, the error pipe and `other` are about to take.
+DDPRUN_RAW long MoveOff(long fd, int other) {
+  if (fd < 0 || (fd > kErrorPipe && fd != other)) return fd;
+  return RawSyscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kRoundKeyFd + 1);
 }
 
-// The worker does without the page where its descriptor cannot be placed: the agent's limit is
-// lower.
-DDPRUN_RAW bool PlaceCounters(long counters) {
-  if (counters == kCountersFd) return RawSyscall(SYS_fcntl, counters, F_SETFD, 0) >= 0;
-  return counters >= 0 && RawSyscall(SYS_dup3, counters, kCountersFd, 0) >= 0;
+DDPRUN_RAW bool Place(long fd, int number) {
+  if (fd == number) return RawSyscall(SYS_fcntl, fd, F_SETFD, 0) >= 0;
+  return fd >= 0 && RawSyscall(SYS_dup3, fd, number, 0) >= 0;
 }
 
-// Closes all but stdio, the page and the error pipe, which closes at exec; also what the agent's
-// own starter left open. Now and not at exec: an exec may hang, and ports, pipes and the guardian's
-// line to the agent must not stay open for as long.
-DDPRUN_RAW long CloseOthers(const ChildPlan& plan, long counters) {
-  if (plan.error_pipe != kErrorPipe) {
-    const long moved = RawSyscall(SYS_dup3, plan.error_pipe, kErrorPipe, O_CLOEXEC);
-    if (moved < 0) return moved;
+DDPRUN_RAW long MoveErrorPipe(const ChildPlan& plan) {
+  if (plan.error_pipe == kErrorPipe) return 0;
+  return RawSyscall(SYS_dup3, plan.error_pipe, kErrorPipe, O_CLOEXEC);
+}
+
+// Closes all but stdio, what is inherited and the error pipe, which closes at exec; also what the
+// agent's own starter left open. Now and not at exec: an exec may hang, and ports, pipes and the
+// guardian's line to the agent must not stay open for as long.
+DDPRUN_RAW long CloseOthers(const ChildPlan& plan, bool keeps_counters, bool keeps_key) {
+  long result = RawSyscall(SYS_close_range, kErrorPipe + 1, kCountersFd - 1, 0);
+  if (result == 0 && !keeps_counters) {
+    result = RawSyscall(SYS_close_range, kCountersFd, kCountersFd, 0);
   }
-  const bool keeps_counters = PlaceCounters(counters);
-  const unsigned rest = keeps_counters ? kCountersFd + 1 : kErrorPipe + 1;
-  long result = 0;
-  if (keeps_counters) result = RawSyscall(SYS_close_range, kErrorPipe + 1, kCountersFd - 1, 0);
-  if (result == 0) result = RawSyscall(SYS_close_range, rest, ~0U, 0);
+  if (result == 0 && !keeps_key) result = RawSyscall(SYS_close_range, kRoundKeyFd, kRoundKeyFd, 0);
+  if (result == 0) result = RawSyscall(SYS_close_range, kRoundKeyFd + 1, ~0U, 0);
   if (result != -ENOSYS && result != -EINVAL && result != -EPERM) return result;
   for (int fd = kErrorPipe + 1; fd <= plan.highest_fd; ++fd) {
-    if (!keeps_counters || fd != kCountersFd) RawSyscall(SYS_close, fd);
+    const bool is_kept = (fd == kCountersFd && keeps_counters) || (fd == kRoundKeyFd && keeps_key);
+    if (!is_kept) RawSyscall(SYS_close, fd);
   }
   return 0;
 }
@@ -142,12 +143,22 @@ DDPRUN_RAW int RunChild(void* argument) {
   result = RawSyscall(SYS_setsid);
   if (result < 0) return Fail(error_pipe, "setsid", result);
   LetAgentReadStack(plan);
-  const long counters = MoveCounters(plan);
+  const long counters = MoveOff(plan.counters, kRoundKeyFd);
+  const long round_key = MoveOff(plan.round_key, kCountersFd);
   result = PlaceStdio(plan);
   if (result < 0) return Fail(error_pipe, "place stdin, stdout and stderr", result);
-  result = CloseOthers(plan, counters);
-  if (result < 0) return Fail(error_pipe, "close descriptors", result);
+  result = MoveErrorPipe(plan);
+  if (result < 0) return Fail(error_pipe, "place the error pipe", result);
   error_pipe = kErrorPipe;
+  // Where the agent's limit is lower than the numbers the worker does without the page, and not
+  // without the key.
+  const bool keeps_counters = Place(counters, kCountersFd);
+  const bool keeps_key = Place(round_key, kRoundKeyFd);
+  if (plan.round_key >= 0 && !keeps_key) {
+    return Fail(error_pipe, "hand on the round's key as descriptor 199 (ulimit -n)", -EMFILE);
+  }
+  result = CloseOthers(plan, keeps_counters, keeps_key);
+  if (result < 0) return Fail(error_pipe, "close descriptors", result);
   result = RestoreLimits(plan);
   if (result < 0) return Fail(error_pipe, "restore limits", result);
   if (plan.cpu_mask_bytes > 0) {

@@ -25,6 +25,8 @@ struct ChildFailure {
 // Where a worker finds the page in which it tells of itself (worker_runtime/counters_page.h): a
 // number that no shell and no program takes by itself.
 inline constexpr int kCountersFd = 198;
+// Where it finds the round's key (worker_runtime/round_key.h), likewise.
+inline constexpr int kRoundKeyFd = 199;
 
 struct ChildPlan {
   const char* executable = nullptr;
@@ -32,6 +34,7 @@ struct ChildPlan {
   char* const* envp = nullptr;
   int stdio[3] = {-1, -1, -1};  // what becomes 0 to 2; -1 keeps the agent's
   int counters = -1;            // what becomes kCountersFd; -1: nothing
+  int round_key = -1;           // what becomes kRoundKeyFd; -1: nothing
   int error_pipe = -1;          // write end, close-on-exec
   int highest_fd = -1;          // for kernels without close_range: close up to here
   pid_t parent = 0;

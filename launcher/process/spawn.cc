@@ -79,6 +79,7 @@ SpawnedChild::SpawnedChild(SpawnRequest request, const ProcessBaseline& baseline
            .envp = envp_.data(),
            .stdio = {request_.stdin_fd, request_.stdout_fd, request_.stderr_fd},
            .counters = request_.counters_fd,
+           .round_key = request_.round_key_fd,
            .error_pipe = error_pipe,
            .highest_fd = HasCloseRange() ? -1 : HighestOpenFd(),
            .parent = getpid(),

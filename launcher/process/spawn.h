@@ -23,7 +23,8 @@ struct SpawnRequest {
   int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int counters_fd = -1;  // of the page in which it tells of itself, borrowed likewise; -1: none
+  int counters_fd = -1;   // of the page in which it tells of itself, borrowed likewise; -1: none
+  int round_key_fd = -1;  // of the round's key, borrowed likewise; -1: there is none
   // Directory of the cgroup to be born in, borrowed likewise; -1: the agent's. Where the kernel
   // does not allow it, the agent's too.
   int cgroup = -1;

@@ -58,6 +58,7 @@ WorkerEnv Describe(const WorkerEnvInput& input, int local_rank, const std::strin
   env.round = assignment.round.value;
   env.epoch = assignment.epoch.value;
   env.job_mark = input.job_mark;
+  env.round_key_fd = input.round_key_fd;
   return env;
 }
 
@@ -98,13 +99,12 @@ std::vector<std::string> BuildWorkerEnv(const std::vector<std::string>& parent,
   block.reserve(parent.size() + own.size());
   for (const std::string& variable : parent) {
     const std::string_view name = NameOf(variable);
-    if (name == kEtcdPasswordVar) continue;
     // A mark of another job would let that job's guardian end this worker, and the flag of another
     // job and the places for its progress are not for it.
     const bool is_replaced =
         name == ddp::internal::kJobMarkVar || name == ddp::internal::kStopFileVar ||
         name == ddp::internal::kProgressFileVar || name == ddp::internal::kCountersVar ||
-        name == ddp::internal::kNodeAddressVar ||
+        name == ddp::internal::kNodeAddressVar || name == ddp::internal::kRoundKeyVar ||
         std::any_of(own.begin(), own.end(), [&](const auto& mine) { return mine.first == name; });
     if (!is_replaced) block.push_back(variable);
   }

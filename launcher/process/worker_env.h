@@ -9,9 +9,6 @@
 
 namespace ddprun::launcher {
 
-// The password for etcd: the agent's alone.
-inline constexpr char kEtcdPasswordVar[] = "DDPRUN_ETCD_PASSWORD";
-
 // Names the socket of a worker's server: torch.distributed.elastic.control_plane.worker_main.
 inline constexpr char kWorkerServerVar[] = "TORCH_WORKER_SERVER_SOCKET";
 
@@ -33,7 +30,8 @@ struct WorkerEnvInput {
   // Where PyTorch's worker server puts its socket: a path to which the local rank is added (at most
   // 107 bytes then); "": as in the parent.
   std::string server_socket;
-  int counters_fd = -1;  // of the page in which a worker tells of itself; -1: there is none
+  int counters_fd = -1;   // of the page in which a worker tells of itself; -1: there is none
+  int round_key_fd = -1;  // in which the round's key stands; -1: there is none
   bool use_agent_store = true;
   std::string visible_devices;  // CUDA_VISIBLE_DEVICES of all workers; "": as in the parent
   // The GPU of each worker by local rank: it sees that one alone, and LOCAL_RANK is 0. Empty:

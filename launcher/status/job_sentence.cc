@@ -99,14 +99,15 @@ std::string PhaseText(const RankIndex& ranks) {
 }
 
 std::string RestartsText(const JobView& job) {
-  std::string out = Counted(job.restart_count, "restart");
+  std::string out =
+      job.restart_count == 0 ? "no restart yet" : Counted(job.restart_count, "restart");
   if (!job.first_fault) return out;
   const std::string fault = FaultText(*job.first_fault);
   const std::string who = IsHang(*job.first_fault)
                               ? ""
                               : absl::StrCat("rank ", job.first_fault->rank,
                                              absl::StartsWith(fault, "killed") ? " " : ": ");
-  absl::StrAppend(&out, " (", job.restart_count == 1 ? "" : "the last: ", who, fault, ")");
+  absl::StrAppend(&out, " (", job.restart_count < 2 ? "" : "the last: ", who, fault, ")");
   return out;
 }
 
@@ -175,7 +176,9 @@ std::string SentenceOf(const RankIndex& ranks, const JobView& job) {
     if (!phase.empty()) parts.push_back(phase);
   }
   parts.push_back("up " + SpanText(job.up_s));
-  if (job.restart_count > 0) parts.push_back(RestartsText(job));
+  // The first one has not begun: its round is being formed.
+  const bool is_first_due = job.state == "forming" && job.first_fault;
+  if (job.restart_count > 0 || is_first_due) parts.push_back(RestartsText(job));
   std::string out =
       absl::StrCat(job.state.empty() ? "unknown" : job.state, ": ", absl::StrJoin(parts, ", "));
   if (is_running && ReportsNothing(ranks)) out += " (the program reports no steps)";

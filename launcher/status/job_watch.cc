@@ -64,7 +64,9 @@ struct JobWatch::Judging {
     if (!is_cut_off || now > looked_at + 2 * kQuietInterval) cut_off_since.reset();
     looked_at = now;
     if (is_cut_off && !cut_off_since) cut_off_since = now;
-    if (is_cut_off && job.round > 0 && !job.is_ending) {
+    // Before the others' words are in, its state is this node's: one that stops its workers may
+    // have ended the coordinator that it hosted.
+    if (is_cut_off && job.round > 0 && !job.is_ending && job.state != "stopping") {
       job.coordinator_silent_s = AgeOf(*cut_off_since, now);
     }
     for (const auto& [id, last] : nodes) {

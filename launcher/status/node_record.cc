@@ -81,6 +81,8 @@ void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
+  // This node's own, which it has ended itself: it leaves the job, or another agent leads.
+  if (hosts_coordinator_) return;
   contact_lost_ = absl::StrCat(
       "the coordinator", coordinator_place_.empty() ? "" : absl::StrCat(" at ", coordinator_place_),
       " does not answer (", event.reason, ")");

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/mailbox.h"
@@ -19,6 +20,7 @@
 #include "rendezvous/client/look.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/interrupt.h"
+#include "rendezvous/net/own_addresses.h"
 #include "rendezvous/server/coordinator.h"
 
 namespace ddprun::rendezvous {
@@ -141,7 +143,10 @@ class Client final : public RendezvousClient {
 
   void Do(const CheckLocalName&) {
     Send([options = options_] { return LookUp(options.local_addr, options.resolver); },
-         [this](const Looked& seen) { Feed(seen); });
+         [this](const LookedUp& name) {
+           given_ = name.addresses;
+           Feed(name.seen);
+         });
   }
 
   void Do(const LookAtEndpoint& action) {
@@ -187,6 +192,7 @@ class Client final : public RendezvousClient {
         .host_name = HostName(),
         .seen_revision = seen_revision_,
         .job_time = std::max(options_.policy.orphan_timeout, options_.policy.join_timeout),
+        .resolver = options_.resolver,
         .on_lost = [this, number, inbox = inbox_](const std::string& why) {
           inbox->Post([this, number, why] {
             if (number != hostings_) return;
@@ -198,23 +204,34 @@ class Client final : public RendezvousClient {
             }
           });
         }};
-    Send([candidacy = std::move(candidacy),
-          start = CoordinatorOptions(0)] { return HostAsLeader(candidacy, start); },
-         [this](ElectedHost& host) {
-           hosted_ = std::move(host.coordinator);
-           Feed(host.answer);
-           const std::optional<std::string> lost = std::exchange(early_loss_, std::nullopt);
-           if (lost && hosted_ != nullptr) Feed(HostLost{*lost});
-         });
+    Send(
+        [candidacy = std::move(candidacy), start = CoordinatorOptions(0), etcd = etcd_] {
+          Candidacy now = candidacy;
+          now.first_member = etcd->current_member();
+          return HostAsLeader(std::move(now), start);
+        },
+        [this](ElectedHost& host) {
+          hosted_ = std::move(host.coordinator);
+          Feed(host.answer);
+          const std::optional<std::string> lost = std::exchange(early_loss_, std::nullopt);
+          if (lost && hosted_ != nullptr) Feed(HostLost{*lost});
+        });
   }
 
   void Do(const HostHere& action) {
     if (etcd_ != nullptr) return HostByEtcd();
-    Send([options = CoordinatorOptions(action.port)] { return Coordinator::Start(options); },
-         [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
-           if (started.ok()) hosted_ = *std::move(started);
-           Feed(AnswerOf(started.status()));
-         });
+    Send(
+        [options = CoordinatorOptions(action.port), host = options_.endpoint_host,
+         resolver = options_.resolver] {
+          Coordinator::Options start = options;
+          const bool is_named = start.listen && start.listen->host.empty();
+          if (is_named) start.listen->only = HostsToListenOn(host, resolver);
+          return Coordinator::Start(std::move(start));
+        },
+        [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
+          if (started.ok()) hosted_ = *std::move(started);
+          Feed(AnswerOf(started.status()));
+        });
   }
 
   Coordinator::Options CoordinatorOptions(uint16_t port) {
@@ -228,7 +245,9 @@ class Client final : public RendezvousClient {
     }
     start.on_store_connection = Behind(gate_, options_.on_store_connection);
     start.log_step = Behind(gate_, options_.log_step);
+    start.on_file_lost = Behind(gate_, options_.on_file_lost);
     start.on_no_descriptor = Behind(gate_, options_.on_no_descriptor);
+    start.on_refused = Behind(gate_, options_.on_refused);
     start.on_finished = [this, inbox = inbox_] { inbox->Post([this] { Feed(HostFinished{}); }); };
     return start;
   }
@@ -255,7 +274,23 @@ class Client final : public RendezvousClient {
         [this](HostStopped stopped) { Feed(stopped); });
   }
 
+  // By which addresses others reach this node, whose link leads to `address_` or is a local one.
+  std::vector<std::string> ReachedBy(bool is_local) const {
+    // Others are told what the user gave, but for loopback where they are elsewhere.
+    if (!options_.local_addr.empty() && !IsLoopback(options_.local_addr)) {
+      return HostsToListenOn(given_);
+    }
+    std::vector<SocketAddress> addresses = given_;
+    const std::vector<std::string> way =
+        is_local ? hosted_->hosts() : std::vector{SourceTowards(address_)};
+    for (const std::string& ip : way) {
+      if (const auto address = ParseIp(ip, 0)) addresses.push_back(*address);
+    }
+    return HostsToListenOn(addresses);
+  }
+
   void Do(const OpenLink& action) {
+    if (options_.on_reached_by) options_.on_reached_by(ReachedBy(action.is_local));
     auto listener = [this, inbox = inbox_, number = ++links_](const ContactEvent& event) {
       inbox->Post([this, number, event] { Hear(number, event); });
     };
@@ -301,7 +336,8 @@ class Client final : public RendezvousClient {
 
   // The thread's own.
   ContactCore core_;
-  SocketAddress address_;  // where the last look found somebody
+  SocketAddress address_;             // where the last look found somebody
+  std::vector<SocketAddress> given_;  // what --local_addr stands for
   std::unique_ptr<Coordinator> hosted_;
   int64_t seen_revision_ = 0;              // of the leader's key at the last look
   uint64_t hostings_ = 0;                  // tried so far: the number of the last one

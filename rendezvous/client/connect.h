@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/client/contact_core.h"
@@ -18,11 +19,16 @@ namespace ddprun::rendezvous {
 struct RendezvousOptions : ContactOptions {
   // Of a coordinator here (Coordinator::Options). kStatic on node_rank 0: on_store_connection gets
   // the workers' connections to the shared port, unread.
-  std::string listen_host;  // an address of this host; empty: all
+  std::string listen_host;  // an address of this host; empty: those that the endpoint names
   std::string run_dir;
   std::function<void(UniqueFd)> on_store_connection;
   std::function<void(const std::string&)> log_step;
+  std::function<void(const std::string&)> on_file_lost;
   std::function<void()> on_no_descriptor;
+  std::function<void(const std::string&)> on_refused;
+  // Told on the client's thread before a link is opened, and so before this node joins: by which of
+  // its addresses others will reach this node from now on; empty: by any of them. Must not block.
+  std::function<void(const std::vector<std::string>& hosts)> on_reached_by;
   Resolver resolver = ResolveName;
   // The ways to the other agents, by whose identity a coordinator here knows them; null: plain TCP,
   // and whoever reaches the port is believed.

@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
-
 using Kind = RendezvousFailed::Kind;
 
 // Host names do not differ by case, nor by the dot that ends a full one.
@@ -129,7 +129,7 @@ void ContactCore::On(const Looked& look) {
   leader_ = look.place;
   if (look.outcome != Outcome::kOurs) return JudgeAttempt(look);
   is_apart_ = look.is_apart;
-  other_run_.clear();
+  misfit_.clear();
   closed_since_.reset();
   silent_since_.reset();
   taken_since_.reset();
@@ -195,9 +195,9 @@ void ContactCore::JudgeName(const Looked& look) {
 void ContactCore::JudgeAttempt(const Looked& look) {
   if (IsElected()) return JudgeLeader(look);
   const bool is_refused = look.outcome == Outcome::kRefused;
-  const bool is_replaced = look.outcome == Outcome::kOtherRun ||
-                           look.outcome == Outcome::kForeign ||
-                           look.outcome == Outcome::kDistrusted;
+  const bool is_replaced =
+      look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kOtherRelease ||
+      look.outcome == Outcome::kForeign || look.outcome == Outcome::kDistrusted;
   // Whoever has the port says nothing on it: perhaps nobody has it any more.
   const bool may_be_free =
       is_refused || look.outcome == Outcome::kUnreachable || look.outcome == Outcome::kClosed;
@@ -213,9 +213,9 @@ void ContactCore::JudgeAttempt(const Looked& look) {
                  .is_replaced = is_replaced});
   }
   if (!record_.is_assigned()) {
-    if (look.outcome == Outcome::kOtherRun && options_.more_ports.empty()) {
+    if ((look.outcome == Outcome::kOtherRun && options_.more_ports.empty()) || look.refuses) {
       // Its coordinator refuses this node, and names it to those who may be waiting for it.
-      other_run_ = AttemptText(look);
+      misfit_ = AttemptText(look);
       return Find();
     }
     if (const std::optional<std::string> trouble = FinalTrouble(look)) {
@@ -235,7 +235,8 @@ void ContactCore::JudgeAttempt(const Looked& look) {
 std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
   const bool is_known_other = look.outcome == Outcome::kOtherRun && !options_.more_ports.empty();
   const bool is_others = look.outcome == Outcome::kForeign || look.outcome == Outcome::kDistrusted;
-  if (is_others || is_known_other) return AttemptText(look);
+  const bool is_misfit = is_others || look.outcome == Outcome::kOtherRelease;
+  if (is_misfit || is_known_other) return AttemptText(look);
   // Who was here once may come back, or its port may be about to become free, or its name, which
   // worked before, is in the middle of an update.
   if (had_contact_ || is_ending_) return std::nullopt;
@@ -264,6 +265,7 @@ bool ContactCore::TryNextPort(const Looked& look) {
   const bool is_others = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign ||
                          look.outcome == Outcome::kDistrusted;
   others_ports_ = is_others ? others_ports_ + 1 : 0;
+  if (look.outcome == Outcome::kOtherRelease) return false;  // it is our job's
   // There is none that could become ours.
   if (!HasNextPort() || others_ports_ > options_.more_ports.size()) return false;
   const bool is_mute = look.outcome == Outcome::kClosed || look.outcome == Outcome::kSilent;
@@ -307,6 +309,9 @@ std::string ContactCore::AttemptText(const Looked& look) const {
         options_.policy.run_id, "\": use another port, or",
         hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
   }
+  if (look.outcome == Outcome::kOtherRelease) {
+    return absl::StrCat("the coordinator at ", Place(look.ip), " ", look.text);
+  }
   if (look.outcome == Outcome::kDistrusted) {
     return absl::StrCat(Place(look.ip),
                         " is held by a program that is not of this job: ", look.text);
@@ -348,7 +353,7 @@ std::string ContactCore::GiveUpText() const {
       std::chrono::duration_cast<std::chrono::seconds>(options_.policy.join_timeout).count();
   if (!is_name_checked_) return trouble_;
   if (is_ending_) {
-    return absl::StrCat("the job \"", options_.policy.run_id, "\" at ", Place(ip_),
+    return absl::StrCat(JobText(options_.policy.run_id), " at ", Place(ip_),
                         " was ending, and no next one came within ", limit,
                         " s; last try: ", trouble_);
   }

@@ -95,9 +95,10 @@ struct EndCommand {
 // The answer to LookAtEndpoint and to CheckLocalName (kFound, kNoName or kNameLater).
 struct Looked {
   enum class Outcome {
-    kOurs,         // the coordinator of this run
-    kOtherRun,     // a coordinator of another run: `text` is its id
-    kForeign,      // something that answers otherwise: `text` is the beginning of that
+    kOurs,          // the coordinator of this run
+    kOtherRun,      // a coordinator of another run: `text` is its id
+    kOtherRelease,  // of this run, in a protocol that we do not speak: `text` says whose
+    kForeign,       // something that answers otherwise: `text` is the beginning of that
     kDistrusted,   // something that is not of this job, or does not take us for it: `text` says why
     kClosed,       // accepted, and closed without a word
     kSilent,       // accepted, and no word within the time (a stopped process does that)
@@ -115,7 +116,9 @@ struct Looked {
   std::string ip = {};        // of the address that answered best; empty: there is none
   bool is_this_host = false;  // one of the endpoint's addresses is this machine's
   bool is_apart = false;      // kOurs: the coordinator lives in no member's agent
-  std::string place = {};     // kElected: where the leader's coordinator is; empty: not known
+  // kOtherRelease: it compares releases, too, and so refuses a join by name.
+  bool refuses = false;
+  std::string place = {};  // kElected: where the leader's coordinator is; empty: not known
   // kUnreachable: no kernel answered, by the network's word or within the time of a connect.
   bool is_unanswered = false;
 };
@@ -348,7 +351,8 @@ class ContactCore {
   std::string leader_;                     // kElected: whose place the last look found
   std::string trouble_;                    // of the last attempt
   std::string told_;
-  std::string other_run_;   // whose coordinator was found: what this node ends with when refused
+  // The coordinator that was found will refuse this node: what it ends with then.
+  std::string misfit_;
   bool is_ending_ = false;  // a job of this run was found that is over: we wait for the next one
 
   // Hosting.

@@ -20,6 +20,8 @@ bool IsNobodyThere(Looked::Outcome outcome) {
     case Looked::Outcome::kOtherRun:
     case Looked::Outcome::kForeign:
       return true;
+    // It is the leader, of another release.
+    case Looked::Outcome::kOtherRelease:
     // It may be the leader: with another token than this node's, which then is the one that errs.
     case Looked::Outcome::kDistrusted:
     case Looked::Outcome::kOurs:
@@ -44,6 +46,11 @@ void ContactCore::JudgeLeader(const Looked& look) {
   }
   if (look.outcome == Outcome::kDistrusted && !had_contact_ && !record_.is_assigned()) {
     return Fail(AttemptText(look), RendezvousFailed::Kind::kDistrusted);
+  }
+  if (look.outcome == Outcome::kOtherRelease && !had_contact_ && !record_.is_assigned()) {
+    if (!look.refuses) return Fail(AttemptText(look));
+    misfit_ = AttemptText(look);
+    return Find();
   }
   if (loss_) LoseContact({.reason = look.text});
   SeekAgain();

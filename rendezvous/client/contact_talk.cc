@@ -120,7 +120,7 @@ void ContactCore::On(const Heard& heard) {
   HearMachine();
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
-    if (!other_run_.empty()) return Fail(other_run_);
+    if (!misfit_.empty()) return Fail(misfit_);
     if (refusal->kind != Refusal::kFinal) {
       record_.Hear(heard.instance, action);
       return HearOfOtherJob(*refusal);
@@ -152,7 +152,7 @@ void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   }
   is_ending_ = true;
   trouble_ = refusal.message;
-  TellWait(trouble_, absl::StrCat("the job \"", options_.policy.run_id, "\" at ", Place(),
+  TellWait(trouble_, absl::StrCat(JobText(options_.policy.run_id), " at ", Place(),
                                   " is ending; waiting for the next one"));
   SeekAgain();
   tries_host_ = MayHost() && !IsElected();
@@ -164,7 +164,7 @@ void ContactCore::MakeContact() {
   if (!std::exchange(had_contact_, true) || is_other_leader) Tell(ContactMade{Place(ip_), false});
   backoff_.Reset();
   told_.clear();
-  other_run_.clear();
+  misfit_.clear();
   if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
 }
 
@@ -210,6 +210,7 @@ void ContactCore::NoteAnswer(const Looked& look) {
       break;
     case Outcome::kOurs:
     case Outcome::kOtherRun:
+    case Outcome::kOtherRelease:
     case Outcome::kForeign:
     case Outcome::kDistrusted:
     case Outcome::kClosed:
@@ -260,7 +261,7 @@ void ContactCore::Break(const std::string& reason) {
   const bool had_contact = std::exchange(has_contact_, false);
   state_ = State::kOver;
   if (end_by_ || record_.is_over()) return;
-  if (!other_run_.empty()) return Fail(other_run_);
+  if (!misfit_.empty()) return Fail(misfit_);
   if (is_local_ && !is_stopping_host_) return Fail("the coordinator of this process has stopped");
   state_ = State::kSeeking;
   // What broke after contact is looked into by the next attempt.

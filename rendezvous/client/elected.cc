@@ -9,6 +9,7 @@
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/etcd/leader_key.h"
 #include "rendezvous/etcd/leadership.h"
+#include "rendezvous/net/own_addresses.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -76,19 +77,21 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
     look.seen.text = absl::StrCat("it serves the run \"", look.seen.text, "\"");
   }
   if (look.seen.outcome == Looked::Outcome::kDistrusted) return look;
+  if (look.seen.outcome == Looked::Outcome::kOtherRelease) return look;
   look.seen.text = absl::StrCat(look.seen.place, " of node ", leader->host, ": ", look.seen.text);
   return look;
 }
 
 ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
   std::string address = candidacy.local_addr;
-  if (address.empty()) address = EtcdClient(candidacy.etcd).LocalAddress();
+  if (address.empty()) address = EtcdClient(candidacy.etcd, candidacy.resolver).LocalAddress();
   if (address.empty()) {
     return {AnswerOf(absl::UnavailableError(absl::StrCat(
                 "no address of this machine leads to etcd at ", MembersText(candidacy.etcd)))),
             nullptr};
   }
-  start.listen = {.host = IsLoopback(address) ? address : "", .port = 0};
+  start.listen = {.host = "", .port = 0, .only = HostsToListenOn(address, candidacy.resolver)};
+  if (IsLoopback(address)) start.listen->host = address;
   const auto leadership =
       std::make_shared<Leadership>(Leadership::Options{.etcd = std::move(candidacy.etcd),
                                                        .run_id = std::move(candidacy.run_id),
@@ -96,7 +99,10 @@ ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
                                                        .host = std::move(candidacy.host_name),
                                                        .seen_revision = candidacy.seen_revision,
                                                        .job_time = candidacy.job_time,
-                                                       .on_lost = std::move(candidacy.on_lost)});
+                                                       .on_lost = std::move(candidacy.on_lost),
+                                                       .on_unwritten = start.on_file_lost,
+                                                       .resolver = std::move(candidacy.resolver),
+                                                       .first_member = candidacy.first_member});
   start.memory = leadership;
   absl::StatusOr<std::unique_ptr<Coordinator>> started = Coordinator::Start(std::move(start));
   if (!started.ok()) return {AnswerOf(started.status()), nullptr};

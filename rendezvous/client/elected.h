@@ -36,7 +36,9 @@ struct Candidacy {
   std::string host_name;
   int64_t seen_revision = 0;
   Duration job_time{0};
+  Resolver resolver = ResolveName;
   std::function<void(const std::string&)> on_lost;  // Leadership's
+  size_t first_member = 0;  // of etcd, to be asked: the one that answered last
 };
 struct ElectedHost {
   Hosted answer;

@@ -160,8 +160,11 @@ Greeting Ask(int fd, const Identity& identity, const Interrupt& interrupt) {
   talk.Say(std::string_view(kHelloRequest, sizeof(kHelloRequest) - 1));
   std::string reply;
   for (;;) {
-    if (std::optional<Looked> trouble = talk.Hear(reply)) return {{}, *std::move(trouble)};
     Hello hello;
+    if (std::optional<Looked> trouble = talk.Hear(reply)) {
+      if (ParseOldHelloReply(reply, hello)) return {std::move(hello), {}};
+      return {{}, *std::move(trouble)};
+    }
     switch (ParseHelloReply(reply, hello)) {
       case HelloAnswer::kIncomplete:
         break;
@@ -210,9 +213,11 @@ Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
   }
   if (trouble) return {{}, *std::move(trouble)};
   Greeting greeting = Ask(fd.get(), identity, interrupt);
-  // On loopback the port is whose process was first.
-  if (!greeting.hello || !IsLoopback(IpText(address))) return greeting;
-  const uid_t user = PeerUsers().UserOf(fd.get()).value_or(0);
+  // On loopback the port is whose process was first, and a coordinator of another user closes.
+  const bool is_closed = !greeting.hello && greeting.trouble.outcome == Outcome::kClosed;
+  if ((!greeting.hello && !is_closed) || !IsLoopback(IpText(address))) return greeting;
+  // The connection's other end is half closed behind a greeting: the kernel tells of the listener.
+  const uid_t user = PeerUsers().ListenerAt(address).value_or(0);
   if (user == geteuid() || user == 0) return greeting;
   return {{},
           {Outcome::kDistrusted, absl::StrCat("it belongs to another user of this machine (uid ",

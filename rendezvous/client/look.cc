@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "rendezvous/base/release.h"
 #include "rendezvous/client/greet.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/wire/checked_fields.h"
@@ -13,6 +15,11 @@ namespace ddprun::rendezvous {
 namespace {
 
 using Outcome = Looked::Outcome;
+
+std::string OtherReleaseText(const Release& release) {
+  return absl::StrCat("runs ", CleanText(ReleaseText(release)), ", this node ",
+                      ReleaseText(ThisRelease()), ": ", kOneProtocol);
+}
 
 // Greets one address, and judges who has answered.
 Looked Probe(const SocketAddress& address, const ContactOptions& options,
@@ -24,6 +31,11 @@ Looked Probe(const SocketAddress& address, const ContactOptions& options,
   if (!Serves(hello, CleanText(options.policy.run_id)) ||
       (hello.run_id.empty() && !options.more_ports.empty())) {
     return {Outcome::kOtherRun, CleanText(hello.run_id)};
+  }
+  if (!Understand(hello.release, ThisRelease())) {
+    return {.outcome = Outcome::kOtherRelease,
+            .text = OtherReleaseText(hello.release),
+            .refuses = !hello.release.version.empty()};
   }
   return {.outcome = Outcome::kOurs, .is_apart = hello.is_apart};
 }
@@ -42,10 +54,10 @@ Looked NotFound(const std::string& name, const Resolution& names) {
 
 }  // namespace
 
-Looked LookUp(const std::string& name, const Resolver& resolve) {
-  const Resolution names = resolve(name, 0);
-  if (names.outcome != Resolution::Outcome::kFound) return NotFound(name, names);
-  return {.outcome = Outcome::kFound};
+LookedUp LookUp(const std::string& name, const Resolver& resolve) {
+  Resolution names = resolve(name, 0);
+  if (names.outcome != Resolution::Outcome::kFound) return {NotFound(name, names), {}};
+  return {{.outcome = Outcome::kFound}, std::move(names.addresses)};
 }
 
 LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolver& resolve,

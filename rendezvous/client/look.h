@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/net/interrupt.h"
@@ -23,8 +24,12 @@ struct LookResult {
 LookResult LookAt(const ContactOptions& options, bool is_port_here, const Resolver& resolve,
                   const std::shared_ptr<const TlsIdentity>& identity, const Interrupt& interrupt);
 
-// Whether `name` resolves: kFound, kNoName or kNameLater.
-Looked LookUp(const std::string& name, const Resolver& resolve);
+struct LookedUp {
+  Looked seen;                           // kFound, kNoName or kNameLater
+  std::vector<SocketAddress> addresses;  // kFound
+};
+// Whether `name` resolves, and to what.
+LookedUp LookUp(const std::string& name, const Resolver& resolve);
 
 }  // namespace ddprun::rendezvous
 

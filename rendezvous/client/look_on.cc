@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/release.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/greet.h"
 #include "rendezvous/client/tunnel_channel.h"
@@ -48,6 +49,11 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
     if (trouble.outcome == Outcome::kRefused || trouble.outcome == Outcome::kUnreachable) {
       return NobodyThere(place, trouble.text);
     }
+  }
+  if (greeting.hello && !Understand(greeting.hello->release, ThisRelease())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the coordinator at ", place, " runs ", CleanText(ReleaseText(greeting.hello->release)),
+        ", and this is ", ReleaseText(ThisRelease()), ": ask it with a release of its protocol"));
   }
   const auto stub = v1::Rendezvous::NewStub(ChannelTo(address, tunnels));
   grpc::ClientContext context;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/release.h"
 #include "rendezvous/core/machine_state.h"
 #include "rendezvous/core/text.h"
 
@@ -105,6 +106,13 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
   if (wrong.empty()) wrong = FindTakenRank(event);
   if (wrong.empty()) return std::nullopt;
   return refuse(Refusal::kFinal, std::move(wrong));
+}
+
+std::string State::FindOtherRelease(const NodeInfo& node) {
+  const Release ours = ThisRelease();
+  if (Understand(node.release, ours)) return "";
+  return absl::StrCat("node ", NodeName(node), " runs ", ReleaseText(node.release),
+                      ", the coordinator ", ReleaseText(ours), ": ", kOneProtocol);
 }
 
 std::string State::FindDifference(const NodeJoined& event) const {

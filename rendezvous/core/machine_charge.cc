@@ -54,6 +54,7 @@ void State::ChargeFailure(TimePoint now) {
   }
   if (why_over.empty()) {
     restart_count = std::max(restart_count, charged);
+    is_restart_due = true;
     WriteRecord();
     drain_reason = FailureText(report);
     OpenRound(now);

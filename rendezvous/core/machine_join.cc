@@ -19,6 +19,13 @@ void State::On(TimePoint now, const NodeJoined& event) {
     actions.push_back(CloseSession{session});
     return;
   }
+  if (std::string other = FindOtherRelease(event.node); !other.empty()) {
+    // Whatever it wants, it would not understand the answer.
+    if (phase == Phase::kOpen) NoteRefusal(event.node, other);
+    const Refusal kind = event.held ? Refusal::kOtherJob : Refusal::kFinal;
+    actions.push_back(Refuse{.session = session, .kind = kind, .message = std::move(other)});
+    return;
+  }
   if (phase == Phase::kClosed) {
     AnswerAfterEnd(now, event);
     return;

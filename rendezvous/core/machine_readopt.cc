@@ -1,5 +1,6 @@
 // How a round that an earlier coordinator sealed goes on under this one.
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/machine_state.h"
@@ -141,11 +142,21 @@ void State::EndReadopting(TimePoint now) {
 }
 
 std::string State::MissingText() const {
-  const int nodes = seats.begin()->second.assignment.node_count;
-  const int missing = nodes - static_cast<int>(seats.size());
-  return absl::StrCat(missing, " of the ", nodes, " nodes of round ", round.value,
-                      missing == 1 ? " has" : " have",
-                      " not come back to the restarted coordinator");
+  const Assignment& any = seats.begin()->second.assignment;
+  const int missing = any.node_count - static_cast<int>(seats.size());
+  std::set<int> held;
+  for (const auto& [id, seat] : seats) held.insert(seat.assignment.node_rank);
+  // Nobody knows their names, but those that came back know their own places.
+  std::string places;
+  int named = 0;
+  for (int rank = 0; named < std::min(missing, static_cast<int>(kNamedNodes)); ++rank) {
+    if (held.contains(rank)) continue;
+    absl::StrAppend(&places, named++ == 0 ? "" : ", ", rank);
+  }
+  if (missing > named) absl::StrAppend(&places, " and ", missing - named, " more");
+  return absl::StrCat(missing, " of the ", any.node_count, " nodes of round ", round.value,
+                      ", node ", missing == 1 ? "rank " : "ranks ", places, ", ",
+                      missing == 1 ? "has" : "have", " not come back to the restarted coordinator");
 }
 
 }  // namespace ddprun::rendezvous

@@ -101,6 +101,7 @@ void State::SealRound(TimePoint now) {
   gone.clear();
   refused.clear();
   phase = Phase::kSealed;
+  is_restart_due = false;
   // A coordinator after us has to know the job by what its nodes have heard.
   const bool is_news = !is_instance_settled || epoch != own_epoch;
   is_instance_settled = true;
@@ -264,7 +265,8 @@ bool State::AwaitsPeersWord(TimePoint now) const {
   return std::ranges::any_of(seats, [&](const auto& entry) {
     const Seat& seat = entry.second;
     const int rank = peer - seat.assignment.first_rank;
-    if (rank < 0 || rank >= seat.local_world_size || seat.first_success.has_value()) return false;
+    if (rank < 0 || rank >= seat.local_world_size || seat.succeeded_at.has_value()) return false;
+    if (seat.first_success.has_value() && seat.first_success->rank == peer) return false;
     const Member* member = members.Find(entry.first);
     return member != nullptr && member->standing != Standing::kWaiting;
   });

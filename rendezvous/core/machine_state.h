@@ -23,8 +23,6 @@ inline constexpr Duration kTick = std::chrono::seconds(1);
 inline constexpr Duration kStall = std::chrono::seconds(2);
 // What waited in our queue meanwhile is read within this.
 inline constexpr Duration kBacklog = std::chrono::milliseconds(100);
-// How long a verdict waits for the disk: one that hangs must not hold up the end.
-inline constexpr Duration kRecordLimit = std::chrono::seconds(2);
 // Waiting nodes hear of a changed reason at most this often: a thousand nodes that join one after
 // the other must not cost a million messages.
 inline constexpr Duration kTellInterval = std::chrono::seconds(1);
@@ -112,8 +110,11 @@ struct RendezvousMachine::State {
   std::map<NodeId, std::string> gone;
   Phase phase = Phase::kOpen;
   Membership members;
-  int restart_count = 0;  // charged rounds
+  int restart_count = 0;        // charged rounds
+  bool is_restart_due = false;  // of the last one: its restart has not begun
   RestartsSpent spent;
+  // How long the verdict waits to be durable: what hangs must not hold up the end for good.
+  const Duration record_limit;
   TimePoint last_step;
   TimePoint stall_began;  // the latest time in which the coordinator itself did not run
   TimePoint stall_ended;
@@ -194,6 +195,7 @@ struct RendezvousMachine::State {
 
   // Who may join (machine_admit.cc). An empty text: nothing is wrong.
   std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
+  static std::string FindOtherRelease(const NodeInfo& node);
   std::string FindDifference(const NodeJoined& event) const;
   std::string FindTakenRank(const NodeJoined& event) const;
   std::string FindOtherCluster(const NodeInfo& node) const;

@@ -19,7 +19,7 @@ void State::WriteRecord() {
 void State::CloseJob(TimePoint now, Verdict end) {
   phase = Phase::kClosed;
   verdict = std::move(end);
-  end_at = now + kRecordLimit;
+  end_at = now + record_limit;
   // Durable before it is told: a coordinator that is started again after a crash must not run a
   // job anew of which somebody has heard the end.
   WriteRecord();
@@ -63,7 +63,7 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
     const std::string& run_id = has_policy ? policy.run_id : event.policy.run_id;
     actions.push_back(Refuse{.session = session,
                              .kind = Refusal::kJobOver,
-                             .message = absl::StrCat("the job \"", run_id, "\" is ending")});
+                             .message = absl::StrCat(JobText(run_id), " is ending")});
     return;
   }
   if (is_given_up) {
@@ -127,7 +127,7 @@ JobFacts State::Facts(TimePoint now) const {
                  .nodes_here = static_cast<int>(members.members().size()),
                  .min_nodes = policy.min_nodes,
                  .max_nodes = policy.max_nodes,
-                 .restart_count = restart_count,
+                 .restart_count = restart_count - (is_restart_due ? 1 : 0),
                  .max_restarts = MaxRestarts()};
   if (phase == Phase::kOpen) facts.waiting_for = FormingText(now);
   if (phase == Phase::kReadopting && !seats.empty()) facts.waiting_for = ReadoptingText();

@@ -40,6 +40,10 @@ const std::optional<Verdict>& RendezvousMachine::verdict() const { return state_
 
 bool RendezvousMachine::is_finished() const { return state_->is_finished; }
 
+bool RendezvousMachine::has_nodes() const {
+  return !state_->members.members().empty() || !state_->seats.empty();
+}
+
 JobFacts RendezvousMachine::Facts(TimePoint now) const { return state_->Facts(now); }
 
 std::vector<RendezvousMachine::Place> RendezvousMachine::Places() const {
@@ -60,6 +64,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
       members(policy.evict_after),
       restart_count(beginning.restart_count),
       spent(beginning.spent),
+      record_limit(beginning.record_limit),
       last_step(now),
       owes_hold(beginning.is_remembered) {
   DDP_CHECK(instance.is_known());

@@ -37,6 +37,8 @@ class RendezvousMachine {
   // How the job ended, also where it was given up.
   const std::optional<Verdict>& verdict() const;
   bool is_finished() const;
+  // A node is in the job, or may come back to the round that is being taken over.
+  bool has_nodes() const;
   // What there is to say of it to people.
   JobFacts Facts(TimePoint now) const;
   // Every node of the job: where it can be asked now, if it can.

@@ -1,5 +1,6 @@
 #include "rendezvous/core/text.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -135,6 +136,14 @@ std::string FailureText(const FailureReport& report) {
   return absl::StrCat("rank ", report.rank, " on node ",
                       report.host.empty() ? report.node.value : report.host,
                       " failed: ", CauseText(report));
+}
+
+int64_t SecondsLeft(Duration left) {
+  return std::max<int64_t>(0, std::chrono::ceil<std::chrono::seconds>(left).count());
+}
+
+std::string JobText(const std::string& run_id) {
+  return run_id == "none" ? "this job" : absl::StrCat("the job \"", run_id, "\"");
 }
 
 std::string Counted(int count, const std::string& noun) {

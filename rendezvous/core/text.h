@@ -3,6 +3,7 @@
 #ifndef DDPRUN_RENDEZVOUS_CORE_TEXT_H_
 #define DDPRUN_RENDEZVOUS_CORE_TEXT_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,10 @@ std::string DurationText(Duration duration);
 std::string CauseText(const FailureReport& report);
 // "rank 2 on node b failed: exit code 1": the same with whose end it was.
 std::string FailureText(const FailureReport& report);
+// For a countdown: rounded up, and 0 when it is over.
+int64_t SecondsLeft(Duration left);
+// What a sentence calls the job: "the job "x"", or "this job" where the user gave no id: "none".
+std::string JobText(const std::string& run_id);
 // "1 node", "2 nodes".
 std::string Counted(int count, const std::string& noun);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rendezvous/base/ids.h"
+#include "rendezvous/base/release.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/restart_limits.h"
 
@@ -64,6 +65,7 @@ struct NodeInfo {
   uint16_t store_port = 0;        // where this agent's worker store of the next round listens
   bool is_endpoint_node = false;  // hosts the coordinator: gets rank 0
   ClusterPlace cluster;
+  Release release = ThisRelease();
 };
 
 // What an agent needs to start its workers. O(1) in the number of nodes.
@@ -79,20 +81,18 @@ struct Assignment {
   int role_world_size = 1;
   std::string master_addr;
   uint16_t master_port = 0;
-  int restart_count = 0;  // equal on all nodes
-  int max_restarts = 0;
+  int restart_count = 0, max_restarts = 0;  // equal on all nodes
   // The coordinator lives in a member's agent: where that process is gone, its ranks are too.
   bool coordinator_is_member = true;
   std::string coordinator_node;  // that member, for people
-  // One sentence for the user: why this round is smaller than the one before. Empty: nothing to
-  // say.
+  // For the user: why this round is smaller than the one before. Empty: nothing to say.
   std::string note;
-  // Why the round before it ended, when all was known. Empty: there was none, or an earlier
-  // coordinator knew.
-  std::string restart_reason;
+  std::string restart_reason;  // why the round before it ended; empty: none, or not known here
+  std::string round_key;       // a secret, where nodes know each other; of no record
   friend bool operator==(const Assignment&, const Assignment&) = default;
 };
 
+inline constexpr size_t kRoundKeyBytes = 32;  // of Assignment::round_key, where there is one
 // The most that is kept and sent of the texts of a WorkerError.
 inline constexpr size_t kMaxErrorMessageBytes = 4 * 1024;
 inline constexpr size_t kMaxTracebackBytes = 32 * 1024;
@@ -174,7 +174,8 @@ struct Beginning {
   bool is_remembered = false;  // the instance comes from the job's file
   int restart_count = 0;
   RestartsSpent spent = {};
-  std::optional<Verdict> verdict;  // the job is over: only its end has to be told
+  std::optional<Verdict> verdict;                   // the job is over: only its end has to be told
+  Duration record_limit = std::chrono::seconds(2);  // how long a verdict waits to be durable
 };
 
 // Facts that the rendezvous machine is told: the events.

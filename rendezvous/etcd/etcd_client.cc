@@ -2,17 +2,9 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/security/credentials.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <mutex>
-#include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -21,55 +13,50 @@
 #include "proto/etcd.grpc.pb.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
-#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/etcd/call_trouble.h"
+#include "rendezvous/etcd/etcd_credentials.h"
+#include "rendezvous/etcd/member_names.h"
+#include "rendezvous/etcd/member_probe.h"
 #include "rendezvous/net/channel.h"
+#include "rendezvous/net/interrupt.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 namespace pb = etcdserverpb;
 
-constexpr size_t kMaxCauseBytes = 300;
-
-// gRPC wraps the kernel's word in several of its own.
-std::string CauseOf(const grpc::Status& status) {
-  const std::string& message = status.error_message();
-  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return "no answer in time";
-  if (absl::StrContains(message, "http1.x server")) {
-    return "it speaks HTTP/1 alone: expected etcd 3's client port";
-  }
-  constexpr std::string_view kMark = "remote host: ";
-  const size_t mark = message.rfind(kMark);
-  const std::string cause =
-      EscapeControl(mark == std::string::npos ? message : message.substr(mark + kMark.size()));
-  return cause.substr(0, CharacterStart(cause, kMaxCauseBytes));
+// gRPC's codes are absl's.
+std::string TroubleOf(const grpc::Status& status, bool is_tls) {
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  return CallTrouble(code, status.error_message(), is_tls);
 }
 
-// gRPC's codes are absl's. What is not found is a lease: an answer.
-absl::Status ErrorOf(const std::string& member, const grpc::Status& status) {
+// What is not found is a lease: an answer.
+absl::Status ErrorOf(const std::string& member, const grpc::Status& status, bool is_tls) {
   auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kNotFound) code = absl::StatusCode::kAborted;
   // Of etcd's disk, not of this machine.
   if (code == absl::StatusCode::kResourceExhausted) code = absl::StatusCode::kUnavailable;
-  return absl::Status(code, absl::StrCat("etcd at ", member, ": ", CauseOf(status)));
+  return absl::Status(code, absl::StrCat("etcd at ", member, ": ", TroubleOf(status, is_tls)));
 }
-
-EtcdKey KeyOf(const pb::KeyValue& key) { return {key.value(), key.mod_revision(), key.lease()}; }
 
 std::optional<EtcdKey> FirstOf(const pb::RangeResponse& range) {
   if (range.kvs().empty()) return std::nullopt;
-  return KeyOf(range.kvs(0));
+  const pb::KeyValue& key = range.kvs(0);
+  return EtcdKey{key.value(), key.mod_revision(), key.lease()};
 }
 
-pb::TxnRequest RequestOf(const EtcdClient::Transaction& transaction) {
+pb::TxnRequest RequestOf(const EtcdTransaction& transaction) {
   pb::TxnRequest request;
-  pb::Compare& guard = *request.add_compare();
-  guard.set_result(pb::Compare::EQUAL);
-  guard.set_target(pb::Compare::MOD);
-  guard.set_key(transaction.guarded_key);
-  guard.set_mod_revision(transaction.revision);
-  for (const EtcdClient::Put& put : transaction.puts) {
+  for (const EtcdTransaction::Guard& guarded : transaction.guards) {
+    pb::Compare& guard = *request.add_compare();
+    guard.set_result(pb::Compare::EQUAL);
+    guard.set_target(pb::Compare::MOD);
+    guard.set_key(guarded.key);
+    guard.set_mod_revision(guarded.revision);
+  }
+  for (const EtcdTransaction::Put& put : transaction.puts) {
     pb::PutRequest& op = *request.add_success()->mutable_request_put();
     op.set_key(put.key);
     op.set_value(put.value);
@@ -78,66 +65,37 @@ pb::TxnRequest RequestOf(const EtcdClient::Transaction& transaction) {
   for (const std::string& key : transaction.deletes) {
     request.add_success()->mutable_request_delete_range()->set_key(key);
   }
-  if (!transaction.read.empty()) {
-    request.add_success()->mutable_request_range()->set_key(transaction.read);
+  for (const std::string& key : transaction.reads) {
+    request.add_success()->mutable_request_range()->set_key(key);
+    request.add_failure()->mutable_request_range()->set_key(key);
   }
-  request.add_failure()->mutable_request_range()->set_key(transaction.guarded_key);
   return request;
-}
-
-absl::StatusOr<std::string> ReadPem(const std::string& path) {
-  if (path.empty()) return std::string();
-  const std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("read \"", path, "\" for TLS with etcd: ", std::strerror(errno)));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// The address that a packet to `to` would come from; empty: there is no way to it.
-std::string SourceTowards(const SocketAddress& to) {
-  const UniqueFd fd(socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.is_open() || connect(fd.get(), to.get(), to.size) != 0) return "";
-  return IpText(LocalAddress(fd.get()));
 }
 
 }  // namespace
 
-bool IsFinal(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kUnimplemented:
-      return true;
-    default:
-      return false;
-  }
-}
-
 struct EtcdClient::Connections {
-  Connections(EtcdOptions given, Resolver resolver)
-      : options(std::move(given)), resolve(std::move(resolver)), members(options.members.size()) {}
+  Connections(EtcdOptions given, Resolver resolver, size_t first_member)
+      : options(std::move(given)),
+        names(options.members, std::move(resolver)),
+        members(options.members.size()),
+        current(first_member) {}
 
   const EtcdOptions options;
-  const Resolver resolve;
+  MemberNames names;
   struct Member {
     std::shared_ptr<grpc::Channel> channel;
     size_t turn = 0;  // of the addresses that its name has
   };
   // The driving thread's. A channel that failed is made anew: gRPC would wait before it tries it.
   std::vector<Member> members;
-  size_t current = 0;
+  size_t current;
   std::string token;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
 
   std::mutex mutex;
   grpc::ClientContext* context = nullptr;  // of the present call
-  bool is_cancelled = false;
+  Interrupt cancelled;
 
   std::string Name(size_t member) const {
     return EndpointText(options.members[member].host, options.members[member].port);
@@ -145,38 +103,37 @@ struct EtcdClient::Connections {
 
   absl::Status MakeCredentials() {
     if (credentials != nullptr) return absl::OkStatus();
-    if (!options.is_tls) {
-      credentials = grpc::InsecureChannelCredentials();
-      return absl::OkStatus();
-    }
-    grpc::SslCredentialsOptions tls;
-    for (const auto& [path, text] : {std::pair{&options.authority_file, &tls.pem_root_certs},
-                                     std::pair{&options.certificate_file, &tls.pem_cert_chain},
-                                     std::pair{&options.key_file, &tls.pem_private_key}}) {
-      absl::StatusOr<std::string> read = ReadPem(*path);
-      if (!read.ok()) return read.status();
-      *text = *std::move(read);
-    }
-    credentials = grpc::SslCredentials(tls);
+    absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> made = CredentialsFor(options);
+    if (!made.ok()) return made.status();
+    credentials = *std::move(made);
     return absl::OkStatus();
   }
 
   // `addresses`: how many the member's name has, where it was resolved just now.
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(size_t member, size_t& addresses) {
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(size_t member, TimePoint deadline,
+                                                           size_t& addresses) {
     Member& at = members[member];
     if (at.channel != nullptr) return at.channel;
     if (absl::Status status = MakeCredentials(); !status.ok()) return status;
     const EtcdMember& to = options.members[member];
-    const Resolution names = resolve(to.host, to.port);
-    if (names.outcome != Resolution::Outcome::kFound) {
+    const Resolution found =
+        names.Resolve(member, std::min(deadline, SteadyNow() + kMemberPatience));
+    if (found.outcome != Resolution::Outcome::kFound) {
       const std::string text = absl::StrCat("etcd at ", Name(member), ": cannot resolve \"",
-                                            to.host, "\": ", names.error);
-      if (names.outcome == Resolution::Outcome::kNoSuchName) return absl::NotFoundError(text);
+                                            to.host, "\": ", found.error);
+      if (found.outcome == Resolution::Outcome::kNoSuchName) return absl::NotFoundError(text);
       return absl::UnavailableError(text);
     }
-    addresses = names.addresses.size();
-    at.channel = MakeForeignChannel(names.addresses[at.turn % addresses], credentials,
-                                    options.is_tls ? to.host : "");
+    addresses = found.addresses.size();
+    const SocketAddress& address = found.addresses[at.turn % addresses];
+    if (!options.is_tls) {  // in TLS only who is known says a word
+      const TimePoint by = std::min(deadline, SteadyNow() + kMemberPatience);
+      if (absl::Status probed = ProbeMember(address, by, cancelled); !probed.ok()) {
+        const std::string text = absl::StrCat("etcd at ", Name(member), ": ", probed.message());
+        return absl::Status(probed.code(), text);
+      }
+    }
+    at.channel = MakeForeignChannel(address, credentials, options.is_tls ? to.host : "");
     return at.channel;
   }
 
@@ -199,7 +156,7 @@ struct EtcdClient::Connections {
     if (has_token && !token.empty()) own.AddMetadata("token", token);
     {
       const std::lock_guard lock(mutex);
-      if (is_cancelled) return {grpc::StatusCode::CANCELLED, "not wanted any more"};
+      if (cancelled.is_set()) return {grpc::StatusCode::CANCELLED, "not wanted any more"};
       context = &own;
     }
     const grpc::Status status = call(channel, own);
@@ -223,11 +180,11 @@ struct EtcdClient::Connections {
     if (status.ok()) token = reply.token();
     const bool is_open = status.error_code() == grpc::StatusCode::FAILED_PRECONDITION;
     if (status.ok() || is_open) return absl::OkStatus();
-    if (status.error_code() != grpc::StatusCode::INVALID_ARGUMENT)
-      return ErrorOf(Name(member), status);
-    return absl::UnauthenticatedError(absl::StrCat("etcd at ", Name(member), " refuses the user \"",
-                                                   EscapeControl(options.user),
-                                                   "\" or its password: ", CauseOf(status)));
+    const bool is_refused = status.error_code() == grpc::StatusCode::INVALID_ARGUMENT;
+    if (!is_refused) return ErrorOf(Name(member), status, options.is_tls);
+    return absl::UnauthenticatedError(
+        absl::StrCat("etcd at ", Name(member), " refuses the user \"", EscapeControl(options.user),
+                     "\" or its password: ", TroubleOf(status, options.is_tls)));
   }
 
   // Whether a new token may help.
@@ -245,11 +202,12 @@ struct EtcdClient::Connections {
                        "DDPRUN_ETCD_PASSWORD"));
     }
     if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          "etcd at ", Name(member), " allows the user \"", EscapeControl(options.user),
-          "\" no reading and writing of keys under \"", options.prefix, "/\": ", CauseOf(status)));
+      return absl::PermissionDeniedError(
+          absl::StrCat("etcd at ", Name(member), " allows the user \"", EscapeControl(options.user),
+                       "\" no reading and writing of keys under \"", options.prefix,
+                       "/\": ", TroubleOf(status, options.is_tls)));
     }
-    return ErrorOf(Name(member), status);
+    return ErrorOf(Name(member), status, options.is_tls);
   }
 
   template <typename Call>
@@ -270,9 +228,10 @@ struct EtcdClient::Connections {
   absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
     size_t addresses = 1;
     for (size_t tries = 1;; ++tries) {
-      const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = ChannelTo(member, addresses);
-      if (!channel.ok()) return channel.status();
-      absl::Status status = AskChannel(*channel, member, deadline, call);
+      const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
+          ChannelTo(member, deadline, addresses);
+      absl::Status status =
+          channel.ok() ? AskChannel(*channel, member, deadline, call) : channel.status();
       if (status.ok() || !absl::IsUnavailable(status)) return status;
       Drop(member);
       if (tries >= addresses || SteadyNow() >= deadline) return status;
@@ -299,8 +258,9 @@ struct EtcdClient::Connections {
   }
 };
 
-EtcdClient::EtcdClient(EtcdOptions options, Resolver resolver)
-    : connections_(std::make_unique<Connections>(std::move(options), std::move(resolver))) {}
+EtcdClient::EtcdClient(EtcdOptions options, Resolver resolver, size_t first_member)
+    : connections_(
+          std::make_unique<Connections>(std::move(options), std::move(resolver), first_member)) {}
 
 EtcdClient::~EtcdClient() = default;
 
@@ -316,8 +276,8 @@ absl::StatusOr<std::optional<EtcdKey>> EtcdClient::Get(const std::string& key, T
   return FirstOf(reply);
 }
 
-absl::StatusOr<EtcdClient::Outcome> EtcdClient::Apply(const Transaction& transaction,
-                                                      TimePoint deadline) {
+absl::StatusOr<EtcdOutcome> EtcdClient::Apply(const EtcdTransaction& transaction,
+                                              TimePoint deadline) {
   const pb::TxnRequest request = RequestOf(transaction);
   pb::TxnResponse reply;
   const absl::Status status =
@@ -325,10 +285,12 @@ absl::StatusOr<EtcdClient::Outcome> EtcdClient::Apply(const Transaction& transac
         return pb::KV::NewStub(to)->Txn(&own, request, &reply);
       });
   if (!status.ok()) return status;
-  Outcome outcome{.is_applied = reply.succeeded(), .revision = reply.header().revision()};
+  EtcdOutcome outcome{
+      .is_applied = reply.succeeded(), .revision = reply.header().revision(), .read = {}};
   for (const pb::ResponseOp& response : reply.responses()) {
-    if (response.has_response_range()) outcome.read = FirstOf(response.response_range());
+    if (response.has_response_range()) outcome.read.push_back(FirstOf(response.response_range()));
   }
+  outcome.read.resize(transaction.reads.size());  // whatever it answered
   return outcome;
 }
 
@@ -342,8 +304,8 @@ absl::StatusOr<Duration> EtcdClient::Grant(int64_t lease, Duration time, TimePoi
         return pb::Lease::NewStub(to)->LeaseGrant(&own, request, &reply);
       });
   // An answer that was lost had granted it.
-  if (absl::StrContains(status.message(), "lease already exists"))
-    return KeepAlive(lease, deadline);
+  const bool is_there = absl::StrContains(status.message(), "lease already exists");
+  if (is_there) return KeepAlive(lease, deadline);
   if (!status.ok()) return status;
   return std::chrono::seconds(reply.ttl());
 }
@@ -378,16 +340,20 @@ absl::Status EtcdClient::Revoke(int64_t lease, TimePoint deadline) {
   return absl::IsAborted(status) ? absl::OkStatus() : status;
 }
 
+size_t EtcdClient::current_member() const { return connections_->current; }
+
 void EtcdClient::Cancel() {
+  connections_->names.Cancel();
   const std::lock_guard lock(connections_->mutex);
-  connections_->is_cancelled = true;
+  connections_->cancelled.Set();
   if (connections_->context != nullptr) connections_->context->TryCancel();
 }
 
 std::string EtcdClient::LocalAddress() const {
   std::string found;
-  for (const EtcdMember& member : connections_->options.members) {
-    for (const SocketAddress& address : connections_->resolve(member.host, member.port).addresses) {
+  for (size_t member = 0; member < connections_->options.members.size(); ++member) {
+    const TimePoint by = SteadyNow() + kMemberPatience;
+    for (const SocketAddress& address : connections_->names.Resolve(member, by).addresses) {
       const std::string source = SourceTowards(address);
       if (!source.empty() && !IsLoopback(source)) return source;
       if (found.empty()) found = source;

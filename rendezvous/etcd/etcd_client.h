@@ -1,8 +1,8 @@
 // What a job asks of etcd, version 3, by its gRPC API.
 //
 // Each call goes to the member that answered last and, where that does not answer in time, to the
-// next. Calls block, so they are for a thread that may: one thread at a time drives a client, and
-// any thread may Cancel().
+// next; names are resolved aside, as a resolver may hang. Calls block, so they are for a thread
+// that may: one thread at a time drives a client, and any thread may Cancel().
 //
 // Errors name the member and the cause. UNAVAILABLE and DEADLINE_EXCEEDED may pass;
 // PERMISSION_DENIED, UNAUTHENTICATED, INVALID_ARGUMENT, FAILED_PRECONDITION and UNIMPLEMENTED are
@@ -21,20 +21,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/etcd/etcd_calls.h"
 #include "rendezvous/etcd/etcd_options.h"
 #include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
-
-// Whether trying again is of no use.
-bool IsFinal(const absl::Status& status);
-
-// A key that is there.
-struct EtcdKey {
-  std::string value;
-  int64_t revision = 0;  // of the whole of etcd, when the key was written
-  int64_t lease = 0;     // 0: none
-};
 
 class EtcdClient {
  public:
@@ -42,27 +33,9 @@ class EtcdClient {
   // a lease.
   static constexpr Duration kMemberPatience = std::chrono::milliseconds(700);
 
-  struct Put {
-    std::string key;
-    std::string value;
-    int64_t lease = 0;
-  };
-  // Applied as one where the guarded key was written at `revision`, by nobody since (0: where there
-  // is no such key).
-  struct Transaction {
-    std::string guarded_key;
-    int64_t revision = 0;
-    std::vector<Put> puts;
-    std::vector<std::string> deletes;
-    std::string read;  // a key; empty: none
-  };
-  struct Outcome {
-    bool is_applied = false;
-    int64_t revision = 0;         // applied: of what was written
-    std::optional<EtcdKey> read;  // applied: the key that was to be read; else the guarded one
-  };
-
-  explicit EtcdClient(EtcdOptions options, Resolver resolver = ResolveName);
+  // `first_member`: which is asked first, as another client has had an answer from it.
+  explicit EtcdClient(EtcdOptions options, Resolver resolver = ResolveName,
+                      size_t first_member = 0);
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
   EtcdClient& operator=(const EtcdClient&) = delete;
@@ -70,13 +43,16 @@ class EtcdClient {
   // What all members agree on, not what one of them knows.
   absl::StatusOr<std::optional<EtcdKey>> Get(const std::string& key, TimePoint deadline);
   // An UNAVAILABLE one may have been applied all the same.
-  absl::StatusOr<Outcome> Apply(const Transaction& transaction, TimePoint deadline);
+  absl::StatusOr<EtcdOutcome> Apply(const EtcdTransaction& transaction, TimePoint deadline);
   // A lease of the caller's own number; what was granted, which may be more than was asked for.
   absl::StatusOr<Duration> Grant(int64_t lease, Duration time, TimePoint deadline);
   // Renews it; 0: there is no such lease any more.
   absl::StatusOr<Duration> KeepAlive(int64_t lease, TimePoint deadline);
   // Ends it, and with it all keys on it. One that is gone already is fine.
   absl::Status Revoke(int64_t lease, TimePoint deadline);
+
+  // The member that answered last.
+  size_t current_member() const;
 
   // From any thread, once and for all: ends the present call and all later ones.
   void Cancel();

@@ -19,8 +19,8 @@
 namespace ddprun::rendezvous {
 
 // Called before anything else of gRPC's; the first call counts. Takes the log functions of gRPC and
-// Protobuf, which print on stderr otherwise (library_log.h), and keeps gRPC's callback threads for
-// the life of the process.
+// Protobuf, which print on stderr otherwise (library_log.h), keeps gRPC's callback threads for the
+// life of the process, and lets absl look for no deadlocks among gRPC's locks.
 void PrepareGrpc();
 
 // A channel to `address` and nowhere else. Connects lazily.

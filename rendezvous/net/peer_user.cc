@@ -65,17 +65,16 @@ bool PeerUsers::DoesKernelTell() {
   return UserOf(other.get()).has_value();
 }
 
-std::optional<uid_t> PeerUsers::UserOf(int fd) {
-  const SocketAddress local = LocalAddress(fd), peer = PeerAddress(fd);
+std::optional<PeerUsers::Socket> PeerUsers::Find(const SocketAddress& here,
+                                                 const SocketAddress& there) {
   Request request{};
   request.header.nlmsg_len = sizeof(request);
   request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
   request.header.nlmsg_flags = NLM_F_REQUEST;
   inet_diag_sockid& ends = request.query.id;
-  // As the other end sees it.
-  if (!Fill(peer, ends.idiag_sport, ends.idiag_src)) return std::nullopt;
-  if (!Fill(local, ends.idiag_dport, ends.idiag_dst)) return std::nullopt;
-  request.query.sdiag_family = static_cast<__u8>(peer.storage.ss_family);
+  if (!Fill(here, ends.idiag_sport, ends.idiag_src)) return std::nullopt;
+  if (!Fill(there, ends.idiag_dport, ends.idiag_dst)) return std::nullopt;
+  request.query.sdiag_family = static_cast<__u8>(here.storage.ss_family);
   request.query.sdiag_protocol = IPPROTO_TCP;
   request.query.idiag_states = ~0U;
   ends.idiag_cookie[0] = ends.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
@@ -94,8 +93,23 @@ std::optional<uid_t> PeerUsers::UserOf(int fd) {
       header.nlmsg_type == SOCK_DIAG_BY_FAMILY && header.nlmsg_len >= NLMSG_LENGTH(sizeof(found));
   if (!is_answer) return std::nullopt;
   std::memcpy(&found, reply + NLMSG_HDRLEN, sizeof(found));
-  if (found.idiag_state != TCP_ESTABLISHED || found.idiag_inode == 0) return std::nullopt;
-  return found.idiag_uid;
+  if (found.idiag_inode == 0) return std::nullopt;
+  return Socket{.state = found.idiag_state, .user = found.idiag_uid};
+}
+
+std::optional<uid_t> PeerUsers::UserOf(int fd) {
+  // As the other end sees it.
+  const std::optional<Socket> found = Find(PeerAddress(fd), LocalAddress(fd));
+  if (!found || found->state != TCP_ESTABLISHED) return std::nullopt;
+  return found->user;
+}
+
+std::optional<uid_t> PeerUsers::ListenerAt(const SocketAddress& address) {
+  // No connection leads to port 0.
+  const std::optional<SocketAddress> nobody = ParseIp(IpText(address), 0);
+  const std::optional<Socket> found = nobody ? Find(address, *nobody) : std::nullopt;
+  if (!found || found->state != TCP_LISTEN) return std::nullopt;
+  return found->user;
 }
 
 bool PeerUsers::IsOfOthers(int fd) {

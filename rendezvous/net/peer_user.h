@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::rendezvous {
 
@@ -21,6 +22,8 @@ class PeerUsers {
   // not tell, as of an end on another machine, or of one that has been closed, which it calls
   // root's.
   std::optional<uid_t> UserOf(int fd);
+  // The user whose socket of this machine listens at `address`. nullopt: the kernel does not tell.
+  std::optional<uid_t> ListenerAt(const SocketAddress& address);
   // Whether a connection that came over loopback is not of this user or root. So is one whose other
   // end the kernel does not tell, unless it tells of none: nobody who waits for an answer has
   // closed.
@@ -28,6 +31,12 @@ class PeerUsers {
 
  private:
   bool DoesKernelTell();
+  // Of the socket at `here` that is connected to `there`, or listens where none is.
+  struct Socket {
+    uint8_t state = 0;
+    uid_t user = 0;
+  };
+  std::optional<Socket> Find(const SocketAddress& here, const SocketAddress& there);
 
   const UniqueFd link_;
   uint32_t number_ = 0;  // of the last question

@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -69,8 +71,10 @@ std::string IpText(const SocketAddress& address) {
                   NI_NUMERICHOST) != 0) {
     return "";
   }
+  std::string ip = text.data();
   const bool is_mapped = family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&AsV6(address).sin6_addr) != 0;
-  return text.data() + (is_mapped ? std::strlen("::ffff:") : 0);
+  if (is_mapped) ip = ip.substr(std::strlen("::ffff:"), ip.find('%') - std::strlen("::ffff:"));
+  return ip;
 }
 
 uint16_t PortOf(const SocketAddress& address) {
@@ -117,22 +121,30 @@ SocketAddress LocalAddress(int fd) { return Ask(getsockname, fd); }
 
 SocketAddress PeerAddress(int fd) { return Ask(getpeername, fd); }
 
-std::string InterfaceOf(const SocketAddress& address) {
-  const std::string ip = IpText(address);
+std::vector<InterfaceAddress> InterfaceAddresses() {
   ifaddrs* list = nullptr;
-  if (ip.empty() || getifaddrs(&list) != 0) return "";
-  std::string found;
-  for (const ifaddrs* entry = list; entry != nullptr && found.empty(); entry = entry->ifa_next) {
+  if (getifaddrs(&list) != 0) return {};
+  std::vector<InterfaceAddress> found;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const int family = entry->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     SocketAddress own;
     own.size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&own.storage, entry->ifa_addr, own.size);
-    if (IpText(own) == ip) found = entry->ifa_name;
+    found.push_back({entry->ifa_name, IpText(own)});
   }
   freeifaddrs(list);
   return found;
+}
+
+std::string InterfaceOf(const SocketAddress& address) {
+  const std::string ip = IpText(address);
+  if (ip.empty()) return "";
+  for (InterfaceAddress& own : InterfaceAddresses()) {
+    if (own.ip == ip) return std::move(own.interface);
+  }
+  return "";
 }
 
 Resolution ResolveName(const std::string& host, uint16_t port) {
@@ -145,6 +157,12 @@ std::string HostName() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   const bool has_name = gethostname(name.data(), name.size()) == 0 && name[0] != '\0';
   return has_name ? name.data() : "localhost";
+}
+
+std::string SourceTowards(const SocketAddress& to) {
+  const UniqueFd fd(socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.is_open() || connect(fd.get(), to.get(), to.size) != 0) return "";
+  return IpText(LocalAddress(fd.get()));
 }
 
 }  // namespace ddprun::rendezvous

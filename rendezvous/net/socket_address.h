@@ -35,6 +35,12 @@ std::optional<SocketAddress> ParseIp(const std::string& ip, uint16_t port);
 SocketAddress LocalAddress(int fd);
 SocketAddress PeerAddress(int fd);
 
+// This machine's addresses: the interface and its IP address as text.
+struct InterfaceAddress {
+  std::string interface;
+  std::string ip;
+};
+std::vector<InterfaceAddress> InterfaceAddresses();
 // The interface of this machine that has the address, whatever its port; empty: none has.
 std::string InterfaceOf(const SocketAddress& address);
 
@@ -58,6 +64,9 @@ Resolution ResolveName(const std::string& host, uint16_t port);
 
 // This machine's: gethostname, short or fully qualified; "localhost" for one without a name.
 std::string HostName();
+
+// The address that a packet to `to` would come from; empty: there is no way to it.
+std::string SourceTowards(const SocketAddress& to);
 
 }  // namespace ddprun::rendezvous
 

@@ -1,7 +1,10 @@
 #include "rendezvous/server/coordinator.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/check.h"
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
@@ -21,6 +25,7 @@
 #include "rendezvous/server/port_listener.h"
 #include "rendezvous/wire/checked_fields.h"
 #include "rendezvous/wire/hello.h"
+#include "rendezvous/wire/transit.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -29,6 +34,8 @@ namespace {
 constexpr size_t kMaxSessions = 16384;
 // How long a start waits for the job's file, and an end for its removal.
 constexpr Duration kFileLimit = std::chrono::seconds(2);
+// From this node's end until the others of a job that is stopped as a whole have left it.
+constexpr Duration kDesertionPatience = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -41,6 +48,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
         log_step_(std::move(options.log_step)),
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
+        gives_keys_(options.identity != nullptr),
         machine_(options.policy, beginning, SteadyNow()),
         verdict_(beginning.verdict),
         run_id_(options.policy ? options.policy->run_id : beginning.run_id) {}
@@ -67,7 +75,9 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
           if constexpr (requires { any.session; }) any.session = session;
         },
         event);
-    mailbox_.Post([this, session, event = std::move(event)] { Apply(session, event); });
+    mailbox_.Post([this, session, posted = SteadyNow(), event = std::move(event)]() mutable {
+      Apply(session, posted, event);
+    });
   }
 
   std::optional<Verdict> verdict() const {
@@ -79,6 +89,13 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   std::string run_id() const {
     const std::lock_guard lock(mutex_);
     return run_id_;
+  }
+
+  // Waits for `patience` at most. Whether every node has left the job, of which a round was.
+  bool AwaitDesertion(Duration patience) {
+    std::unique_lock lock(mutex_);
+    left_.wait_for(lock, patience, [this] { return !has_nodes_.value_or(false) || verdict_; });
+    return has_nodes_ == false;
   }
 
   // Takes what was posted, ends the thread and closes every session. Idempotent.
@@ -121,7 +138,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   bool AwaitTurn(bool& has_waited) { return memory_ == nullptr || memory_->AwaitTurn(has_waited); }
 
-  void Apply(SessionId id, const Event& event) {
+  void Apply(SessionId id, TimePoint posted, Event& event) {
     bool has_waited = false;
     if (!AwaitTurn(has_waited)) return;  // another coordinator may speak for the job
     const std::shared_ptr<Session> session = Find(id);
@@ -130,6 +147,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     if (session == nullptr && !std::holds_alternative<Recorded>(event)) return;
     if (is_break) Forget(id);
     const TimePoint now = SteadyNow();
+    AddWait(now - posted, event);  // for our turn above all
     StepMachine(now, event);
     AskDesk(now, id, event);
     if (session != nullptr && !is_break) session->Processed(current(), event);
@@ -163,10 +181,12 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   void StepMachine(TimePoint now, const Event& event) {
     const bool was_open = machine_.policy() == nullptr;
     const std::vector<Action> actions = machine_.Step(now, event);
-    if (was_open && machine_.policy() != nullptr) {
+    {
       const std::lock_guard lock(mutex_);
-      run_id_ = machine_.policy()->run_id;
+      if (was_open && machine_.policy() != nullptr) run_id_ = machine_.policy()->run_id;
+      if (machine_.current().round != Round{}) has_nodes_ = machine_.has_nodes();
     }
+    left_.notify_all();
     // These come every second and would hide the rest.
     const bool is_routine = std::holds_alternative<HeartbeatReceived>(event) ||
                             std::holds_alternative<QuestionAsked>(event) ||
@@ -197,12 +217,30 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     const std::shared_ptr<Session> session = Find(id);
     if (session == nullptr) return;  // broken meanwhile; its SessionBroken is in the mailbox
     const bool closes = std::holds_alternative<CloseSession>(action);
-    if (!closes) session->Send(now, current(), action);
+    if (const auto* assign = std::get_if<Assign>(&action); assign != nullptr && gives_keys_) {
+      session->Send(now, current(), WithKey(*assign));
+    } else if (!closes) {
+      session->Send(now, current(), action);
+    }
     if (closes || std::holds_alternative<Refuse>(action)) {
       Forget(id);
       session->Close();
       Send(now, desk_.Forget(now, id));  // the session says nothing of its end
     }
+  }
+
+  // Nodes that know each other get a secret for the round, which is in no record: a coordinator
+  // that takes over gives none out anew for a round that it did not begin.
+  Assign WithKey(Assign assign) {
+    const Assignment& assignment = assign.assignment;
+    if (round_key_.empty() || key_round_ != std::pair(assignment.epoch, assignment.round)) {
+      round_key_.resize(kRoundKeyBytes);
+      DDP_CHECK(getrandom(round_key_.data(), round_key_.size(), 0) ==
+                static_cast<ssize_t>(round_key_.size()));
+      key_round_ = {assignment.epoch, assignment.round};
+    }
+    assign.assignment.round_key = round_key_;
+    return assign;
   }
 
   void Write(const Record& record) {
@@ -235,17 +273,22 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   const std::function<void(const std::string&)> log_step_;
   const std::function<void()> on_finished_;
   const bool is_taken_up_;  // an earlier coordinator's job
+  const bool gives_keys_;   // what is said to nodes goes over TLS
   Mailbox mailbox_;
 
   // The thread's own.
   RendezvousMachine machine_;
   QuestionDesk desk_;
+  std::string round_key_;  // of key_round_; "": none was given yet
+  std::pair<Epoch, Round> key_round_;
 
   mutable std::mutex mutex_;
   std::map<SessionId, std::shared_ptr<Session>> sessions_;
   uint64_t last_session_ = 0;
   std::optional<Verdict> verdict_;
   std::string run_id_;
+  std::optional<bool> has_nodes_;  // nullopt: there was no round yet
+  std::condition_variable left_;
   bool is_stopping_ = false;
 
   std::thread thread_;
@@ -263,23 +306,24 @@ struct Coordinator::Door {
     frontend.reset();
   }
 
-  absl::Status Open(const std::shared_ptr<Loop>& loop, UniqueFd socket, Options& options) {
+  absl::Status Open(const std::shared_ptr<Loop>& loop, std::vector<UniqueFd> sockets,
+                    Options& options) {
     const auto run_id = [loop] { return CleanText(loop->run_id()); };
-    absl::StatusOr<std::unique_ptr<Frontend>> started =
-        StartGrpcFrontend(loop, run_id, connections);
+    auto started = StartGrpcFrontend(loop, run_id, connections);
     if (!started.ok()) return started.status();
     frontend = *std::move(started);
     absl::StatusOr<std::unique_ptr<PortListener>> listening = PortListener::Start(
-        std::move(socket), {.on_store = std::move(options.on_store_connection),
-                            .on_http2 = [this](UniqueFd fd) { frontend->Take(std::move(fd)); },
-                            .on_no_descriptor = std::move(options.on_no_descriptor),
-                            .connections = &connections,
-                            .hello_reply =
-                                [run_id, is_apart = options.is_apart] {
-                                  return MakeHelloReply({run_id(), is_apart});
-                                },
-                            .identity = std::move(options.identity),
-                            .is_for_own_user = options.is_for_own_user});
+        std::move(sockets), {.on_store = std::move(options.on_store_connection),
+                             .on_http2 = [this](UniqueFd fd) { frontend->Take(std::move(fd)); },
+                             .on_no_descriptor = std::move(options.on_no_descriptor),
+                             .on_refused = std::move(options.on_refused),
+                             .connections = &connections,
+                             .hello_reply =
+                                 [run_id, is_apart = options.is_apart] {
+                                   return MakeHelloReply({run_id(), is_apart});
+                                 },
+                             .identity = std::move(options.identity),
+                             .is_for_own_user = options.is_for_own_user});
     if (!listening.ok()) return listening.status();
     listener = *std::move(listening);
     return absl::OkStatus();
@@ -289,20 +333,25 @@ struct Coordinator::Door {
 Coordinator::Coordinator() = default;
 
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
-  // The port first: it is what only one coordinator can have, so that of several agents on this
-  // host that try at once none but the winner touches the job's file. A start that fails lets go of
-  // it last.
-  UniqueFd listening_socket;
+  // The port first, which one coordinator alone can have: of several agents on this host that try
+  // at once only the winner touches the job's file. A start that fails lets go of it last.
+  ListeningSockets listening;
   auto coordinator = std::unique_ptr<Coordinator>(new Coordinator);
   if (options.listen) {
-    absl::StatusOr<UniqueFd> bound = ListenOn(options.listen->host, options.listen->port);
+    const Listen& at = *options.listen;
+    absl::StatusOr<ListeningSockets> bound =
+        at.host.empty() ? ListenOnEach(at.only, at.port) : ListenOnOne(at.host, at.port);
     if (!bound.ok()) return bound.status();
-    listening_socket = *std::move(bound);
-    coordinator->port_ = LocalPort(listening_socket.get());
+    listening = *std::move(bound);
+    for (const UniqueFd& socket : listening.sockets) AvoidLargePackets(socket.get());
+    coordinator->port_ = LocalPort(listening.sockets[0].get());
+    if (!listening.is_everywhere) coordinator->hosts_ = options.listen->only;
   }
+  // Where it lives in an agent, which is about to end, and no successor in another one takes it up.
+  coordinator->forgets_deserted_ = !options.run_dir.empty() && !options.is_apart;
   std::shared_ptr<JobMemory> memory = std::move(options.memory);
   if (memory == nullptr && !options.run_dir.empty()) {
-    absl::StatusOr<std::unique_ptr<JobFile>> opened = JobFile::Open(std::move(options.run_dir));
+    auto opened = JobFile::Open(std::move(options.run_dir), std::move(options.on_file_lost));
     if (!opened.ok()) return opened.status();
     memory = *std::move(opened);
   }
@@ -316,7 +365,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   if (!options.listen) return coordinator;
   coordinator->door_ = std::make_unique<Door>();
   const absl::Status opened =
-      coordinator->door_->Open(coordinator->loop_, std::move(listening_socket), options);
+      coordinator->door_->Open(coordinator->loop_, std::move(listening.sockets), options);
   if (!opened.ok()) return opened;
   return coordinator;
 }
@@ -334,14 +383,15 @@ int Coordinator::exit_code() const {
 
 void Coordinator::Stop() {
   if (loop_ == nullptr) return;  // it did not start
+  // Whoever stops a whole job stops this node a moment before the others.
+  const bool is_deserted = forgets_deserted_ && loop_->AwaitDesertion(kDesertionPatience);
   // First the loop, which closes the sessions behind what they were told last; then the door, whose
   // frontend gives them a moment to get it out.
   loop_->Stop();
   const std::shared_ptr<JobMemory> memory = std::exchange(memory_, nullptr);
   // While the port is still ours. Of a job that never began there is nothing to remember.
-  const bool is_over = loop_->is_finished() || !loop_->has_begun();
-  if (memory != nullptr && is_over) memory->Forget(kFileLimit);
-  if (memory != nullptr && !is_over) memory->Leave(kFileLimit);
+  const bool is_over = loop_->is_finished() || !loop_->has_begun() || is_deserted;
+  if (memory != nullptr) is_over ? memory->Forget(kFileLimit) : memory->Leave(kFileLimit);
   door_.reset();
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,8 @@ class Coordinator {
   struct Listen {
     std::string host;   // empty: every address of this machine, IPv6 and IPv4
     uint16_t port = 0;  // 0: the kernel chooses
+    // Of an empty host: these alone, if this machine has one that others reach (ListenOnEach).
+    std::vector<std::string> only = {};
   };
   struct Options {
     // None: the first node that joins gives its own.
@@ -44,6 +47,9 @@ class Coordinator {
     // Keeps the job's file until the job is over; empty: a coordinator that is started again knows
     // of this one what agents tell it.
     std::string run_dir;
+    // Told on a thread of the file's, which may outlive the coordinator, why it cannot be written;
+    // must not block. May be unset.
+    std::function<void(const std::string&)> on_file_lost;
     // What keeps it in place of a file.
     std::shared_ptr<JobMemory> memory;
     // A connection to the port whose first byte is 0x00, unread: a worker that looks for its store.
@@ -56,6 +62,9 @@ class Coordinator {
     // Called on the listener's thread each time a connection must wait because this process has no
     // descriptor for it; must not block. May be unset.
     std::function<void()> on_no_descriptor;
+    // Likewise, with a sentence on a connection that has not proved that it is of the job, once for
+    // each of a few addresses.
+    std::function<void(const std::string&)> on_refused;
     // Called once on the coordinator's thread when the verdict is known everywhere it can be, or
     // the job was given up; must not block. May be unset.
     std::function<void()> on_finished;
@@ -85,6 +94,8 @@ class Coordinator {
 
   // Where it listens, or did; 0 without Options::listen.
   uint16_t port() const { return port_; }
+  // Listen::only, where it listens on those; else empty.
+  const std::vector<std::string>& hosts() const { return hosts_; }
 
  private:
   class Loop;
@@ -94,6 +105,8 @@ class Coordinator {
   std::shared_ptr<Loop> loop_;  // shared with sessions, which may be destroyed later
   std::unique_ptr<Door> door_;
   uint16_t port_ = 0;
+  std::vector<std::string> hosts_;
+  bool forgets_deserted_ = false;
   // Shared with the loop; null without Options::run_dir and memory.
   std::shared_ptr<JobMemory> memory_;
 };

@@ -240,23 +240,35 @@ struct JobFile::Next {
   std::mutex mutex;
   std::optional<Record> record;
   std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
-  UniqueFd lock;                                  // the thread's
+  std::function<void(const std::string&)> on_failure;
+  UniqueFd lock;            // the thread's, like what follows
+  bool is_failing = false;  // and that was told
 
   void Write(const std::string& run_dir) {
     std::unique_lock lock(mutex);
     const Record taken = *std::exchange(record, std::nullopt);
     const std::vector<std::function<void()>> tell = std::exchange(on_written, {});
     lock.unlock();
-    (void)WriteJob(run_dir, taken);  // what cannot be kept must not hold up the job
+    // What cannot be kept must not hold up the job.
+    const absl::Status status = WriteJob(run_dir, taken);
+    const bool is_told = std::exchange(is_failing, !status.ok());
+    if (!status.ok() && !is_told && on_failure) {
+      on_failure(absl::StrCat(status.message(),
+                              "; a coordinator that is started again in its place knows of this "
+                              "job only what its nodes still know"));
+    }
     for (const std::function<void()>& told : tell) told();
   }
 };
 
-JobFile::JobFile(std::string run_dir)
-    : run_dir_(std::move(run_dir)), next_(std::make_shared<Next>()), thread_(kEndLimit) {}
+JobFile::JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure)
+    : run_dir_(std::move(run_dir)), next_(std::make_shared<Next>()), thread_(kEndLimit) {
+  next_->on_failure = std::move(on_failure);
+}
 
-absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(std::string run_dir) {
-  auto file = std::unique_ptr<JobFile>(new JobFile(std::move(run_dir)));
+absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(
+    std::string run_dir, std::function<void(const std::string&)> on_failure) {
+  auto file = std::unique_ptr<JobFile>(new JobFile(std::move(run_dir), std::move(on_failure)));
   if (file->thread_.is_running()) return file;
   return absl::ResourceExhaustedError(
       absl::StrCat("start a thread for the job's file: ", kNoThreadText));

@@ -44,8 +44,11 @@ void Recall(const Record& record, Beginning& beginning);
 // coordinator. The destructor waits a second at most for what was asked for. Calls from any thread.
 class JobFile final : public JobMemory {
  public:
-  // RESOURCE_EXHAUSTED: the system has no thread left.
-  static absl::StatusOr<std::unique_ptr<JobFile>> Open(std::string run_dir);
+  // RESOURCE_EXHAUSTED: the system has no thread left. `on_failure`, which may be empty, is told on
+  // the thread what keeps a record from the disk, once until one gets there again; the thread may
+  // outlive this object.
+  static absl::StatusOr<std::unique_ptr<JobFile>> Open(
+      std::string run_dir, std::function<void(const std::string&)> on_failure = {});
   // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
   // `run_dir`, files named "job" in folders. A file that does not answer within `timeout` is as
   // good as none: agents bring back what they know.
@@ -57,7 +60,7 @@ class JobFile final : public JobMemory {
  private:
   struct Next;  // to be written; shared with the thread
 
-  explicit JobFile(std::string run_dir);
+  JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure);
 
   const std::string run_dir_;
   const std::shared_ptr<Next> next_;

@@ -31,18 +31,16 @@ constexpr int kAcceptsPerTurn = 64;
 
 }  // namespace
 
-PortListener::PortListener(UniqueFd listening_socket, Handlers handlers)
-    : handlers_(std::move(handlers)),
-      listening_socket_(std::move(listening_socket)),
-      next_id_(kFirstId),
-      scratch_(kScratchBytes) {
+PortListener::PortListener(std::vector<UniqueFd> listening_sockets, Handlers handlers)
+    : handlers_(std::move(handlers)), next_id_(kFirstId), scratch_(kScratchBytes) {
+  for (UniqueFd& fd : listening_sockets) doors_.push_back({.fd = std::move(fd)});
   if (handlers_.is_for_own_user) users_.emplace();
 }
 
-absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(UniqueFd listening_socket,
-                                                                  Handlers handlers) {
+absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(
+    std::vector<UniqueFd> listening_sockets, Handlers handlers) {
   auto listener = std::unique_ptr<PortListener>(
-      new PortListener(std::move(listening_socket), std::move(handlers)));
+      new PortListener(std::move(listening_sockets), std::move(handlers)));
   const bool is_open = listener->watch_.is_open() &&
                        listener->watch_.Watch(listener->close_door_.fd(), kCloseDoor, EPOLLIN) &&
                        listener->watch_.Watch(listener->stop_.fd(), kStop, EPOLLIN);
@@ -69,10 +67,7 @@ void PortListener::CloseDoor() {
 void PortListener::Run() {
   while (!ends_at_ || (!connections_.empty() && SteadyNow() < *ends_at_)) {
     const TimePoint before = SteadyNow();
-    if (listening_socket_.is_open()) {
-      const bool accepts = !is_full() && before >= accept_again_at_;
-      watch_.Watch(listening_socket_.get(), kDoor, accepts ? EPOLLIN : 0U, &door_events_);
-    }
+    WatchDoors(before);
     const std::span<epoll_event> events = watch_.Wait(TimeToWait(before));
     const TimePoint now = SteadyNow();
     bool is_someone_there = false;
@@ -93,14 +88,21 @@ void PortListener::Run() {
     }
     LookAtStrangers(now);
     KeepStrangersFew(now);
-    if (is_someone_there && listening_socket_.is_open()) AcceptAll(now);
+    for (size_t i = 0; is_someone_there && i < doors_.size(); ++i) AcceptAll(doors_[i].fd, now);
+  }
+}
+
+void PortListener::WatchDoors(TimePoint now) {
+  const bool accepts = !is_full() && now >= accept_again_at_;
+  for (Door& door : doors_) {
+    watch_.Watch(door.fd.get(), kDoor, accepts ? EPOLLIN : 0U, &door.events);
   }
 }
 
 void PortListener::OnCloseDoor() {
   watch_.Unwatch(close_door_.fd());
-  watch_.Unwatch(listening_socket_.get());
-  listening_socket_.Reset();
+  for (const Door& door : doors_) watch_.Unwatch(door.fd.get());
+  doors_.clear();
   for (auto it = connections_.begin(); it != connections_.end();) {
     const auto connection = it++;
     if (connection->second.pipe == nullptr) Drop(connection);
@@ -111,7 +113,7 @@ void PortListener::OnCloseDoor() {
 void PortListener::OnStop(TimePoint now) {
   watch_.Unwatch(stop_.fd());
   ends_at_ = now + handlers_.end_limit;
-  listening_socket_.Reset();
+  doors_.clear();
   LookAtStrangers(now);  // who has joined meanwhile is none
   while (!strangers_.empty()) Drop(connections_.find(*strangers_.begin()));
 }
@@ -128,9 +130,9 @@ Duration PortListener::TimeToWait(TimePoint now) const {
   return wait;
 }
 
-void PortListener::AcceptAll(TimePoint now) {
+void PortListener::AcceptAll(const UniqueFd& door, TimePoint now) {
   for (int i = 0; i < kAcceptsPerTurn && !is_full(); ++i) {
-    UniqueFd fd(accept4(listening_socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd fd(accept4(door.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -162,6 +164,8 @@ void PortListener::KeepStrangersFew(TimePoint now) {
   if (!is_full()) return;
   LookAtStrangers(now);  // who has joined meanwhile is none
   if (!is_full()) return;
+  room_at_ = joined_at_ + kJoinPatience;
+  if (now < room_at_) return;
   // Of those that may go, first who has said least, then the oldest of the address with most.
   std::map<std::pair<Duration, std::string>, size_t> counts;
   room_at_ = TimePoint::max();
@@ -191,7 +195,7 @@ void PortListener::KeepStrangersFew(TimePoint now) {
 Duration PortListener::PatienceWith(const Connection& connection) const {
   if (connection.pipe == nullptr) {
     const bool is_begun = connection.tls != nullptr && connection.tls->is_begun();
-    return is_begun ? handlers_.silence_limit / 5 : Duration{0};
+    return is_begun ? handlers_.silence_limit / 5 : kFirstBytePatience;
   }
   return connection.pipe->has_call() ? handlers_.silence_limit / 5 : kCallPatience;
 }
@@ -233,6 +237,28 @@ void PortListener::OnReadable(Connections::iterator found, TimePoint now) {
   OnFirstByte(found, first, "", now);
 }
 
+std::string PortListener::WhyRefused(const Connection& connection) const {
+  if (handlers_.identity == nullptr) return "it asks for TLS, and this job has no token";
+  const bool is_token = handlers_.identity->is_token();
+  if (connection.tls == nullptr) {
+    return is_token ? "it does not speak TLS, as a node that was given no token"
+                    : "it does not speak TLS, as a node that was given no certificate";
+  }
+  if (is_token) return "it did not prove that it has the job's token";
+  return connection.tls->trouble() == TlsStream::Trouble::kRefused
+             ? "it does not believe this node's certificate"
+             : "it showed no certificate that is believed here";
+}
+
+void PortListener::TellRefused(const Connection& connection) {
+  if (!handlers_.on_refused || told_refusals_.size() == kMaxToldRefusals) return;
+  std::string text =
+      absl::StrCat("a connection from ", connection.ip, " was refused: ", WhyRefused(connection));
+  if (!told_refusals_.insert(text).second) return;
+  if (told_refusals_.size() == kMaxToldRefusals) text += "; more of this is not told";
+  handlers_.on_refused(text);
+}
+
 void PortListener::OnSecret(Connections::iterator found, TimePoint now) {
   Connection& connection = found->second;
   const int fd = connection.fd.get();
@@ -243,6 +269,7 @@ void PortListener::OnSecret(Connections::iterator found, TimePoint now) {
   if (connection.tls == nullptr) {
     if (bytes.front() != kTlsHandshakeByte) {
       send(fd, kTlsAlert.data(), kTlsAlert.size(), MSG_NOSIGNAL);
+      TellRefused(connection);
       return Drop(found);
     }
     connection.tls = std::make_unique<TlsStream>(handlers_.identity, TlsStream::Role::kServer);
@@ -254,6 +281,7 @@ void PortListener::OnSecret(Connections::iterator found, TimePoint now) {
   // said, and what came before it counts.
   const bool is_sent = reply.empty() || send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) ==
                                             static_cast<ssize_t>(reply.size());
+  if (!goes_on && connection.tls->trouble() != TlsStream::Trouble::kNone) TellRefused(connection);
   if (!goes_on || !is_sent) return Drop(found);
   if (plain.empty()) return;
   const char first = plain.front();
@@ -276,6 +304,7 @@ void PortListener::OnFirstByte(Connections::iterator found, char first, std::str
                                                std::move(connection.tls));
     }
   } else {
+    if (first == kTlsHandshakeByte && !is_secret) TellRefused(connection);
     UniqueFd taken = std::move(connection.fd);
     watch_.Unwatch(taken.get());
     Drop(found);
@@ -316,6 +345,7 @@ void PortListener::LookAtStrangers(TimePoint now) {
     const auto found = connections_.find(id);
     const Connection& connection = found->second;
     if (connection.pipe != nullptr && connection.pipe->has_joined()) {
+      joined_at_ = now;
       strangers_.erase(id);
     } else if (now >= connection.since + handlers_.silence_limit) {
       Drop(found);

@@ -1,4 +1,4 @@
-// The rendezvous port: one listening socket of our own, whose connections are told apart by their
+// The rendezvous port: listening sockets of our own, whose connections are told apart by their
 // first byte before anything else may cost memory or time.
 //
 //   0x00 a worker that looks for its store    'P' HTTP/2, for gRPC (pipe.h)
@@ -13,15 +13,16 @@
 // when it was accepted. Until then it is a stranger's, as one that says nothing is.
 //
 // There are at most 256 strangers at a time. The next one takes the place of the oldest one that
-// has said nothing yet, of the address with most of those: whoever speaks gets in beside thousands
-// that do not. One that has begun HTTP/2 has half a second first, which gRPC needs for a call where
-// thousands of agents come at once, and one that has begun a call, or TLS with the job's token, a
-// second; until one may go nobody is accepted, and waits in the kernel's backlog. More than that is
-// not kept of an address: behind one may be a whole cluster (NAT), and on one machine all agents
-// are 127.0.0.1.
+// has said nothing for a tenth of a second, of the address with most of those: whoever speaks gets
+// in beside thousands that do not. One that has begun HTTP/2 has half a second, which gRPC needs
+// for a call where thousands of agents come at once, and one that has begun a call, or TLS with the
+// job's token, a second. While agents join, places become free of themselves, and nobody is dropped
+// before its 5 s: an agent that is slow to speak would come again, and again be too slow. Until one
+// may go nobody is accepted, and waits in the kernel's backlog. More than that is not kept of an
+// address: behind one may be a whole cluster (NAT), and on one machine all agents are 127.0.0.1.
 //
-// One thread; the socket is bound without SO_REUSEPORT, so that a second coordinator on the port is
-// an error and never a silent partner.
+// One thread; the sockets are bound without SO_REUSEPORT, so that a second coordinator on the port
+// is an error and never a silent partner.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 #define DDPRUN_RENDEZVOUS_SERVER_PORT_LISTENER_H_
 
@@ -55,12 +56,18 @@ class PortListener {
  public:
   static constexpr size_t kMaxStrangers = 256;
   static constexpr Duration kSilenceLimit = std::chrono::seconds(5);
+  // How long one that has said nothing keeps its place for a first byte.
+  static constexpr Duration kFirstBytePatience = std::chrono::milliseconds(100);
   // How long one that has begun HTTP/2 keeps its place for a call.
   static constexpr Duration kCallPatience = std::chrono::milliseconds(500);
+  // How long all keep theirs behind a join.
+  static constexpr Duration kJoinPatience = std::chrono::milliseconds(200);
   // How long accept rests when this process has no descriptor left: without a rest it would spin.
   static constexpr Duration kAcceptRest = std::chrono::milliseconds(100);
   // How long the end waits for what has been said last to go out.
   static constexpr Duration kEndLimit = std::chrono::seconds(1);
+  // How many refusals are told, each once an address: strangers would fill the log.
+  static constexpr size_t kMaxToldRefusals = 8;
 
   struct Handlers {
     // Called on the listener's thread with the connection unread and non-blocking.
@@ -69,6 +76,9 @@ class PortListener {
     std::function<void(UniqueFd)> on_http2;
     // Likewise, at each rest of accept; may be unset.
     std::function<void()> on_no_descriptor;
+    // Likewise, with a sentence on an address whose connection has not proved that it is of the
+    // job; may be unset.
+    std::function<void(const std::string&)> on_refused;
     ConnectionTable* connections = nullptr;       // of on_http2's; outlives the listener
     std::function<std::string()> hello_reply;     // not set, like on_http2: closed
     std::shared_ptr<const TlsIdentity> identity;  // null: nothing comes in TLS
@@ -77,9 +87,9 @@ class PortListener {
     bool is_for_own_user = false;  // on loopback: connections of other users are closed
   };
 
-  // Serves `listening_socket` until CloseDoor.
-  static absl::StatusOr<std::unique_ptr<PortListener>> Start(UniqueFd listening_socket,
-                                                             Handlers handlers);
+  // Serves `listening_sockets` until CloseDoor.
+  static absl::StatusOr<std::unique_ptr<PortListener>> Start(
+      std::vector<UniqueFd> listening_sockets, Handlers handlers);
   // Carries what on_http2's owner has said before it closed its ends.
   ~PortListener();
   PortListener(const PortListener&) = delete;
@@ -100,12 +110,18 @@ class PortListener {
   };
   using Connections = std::map<Id, Connection>;
 
-  PortListener(UniqueFd listening_socket, Handlers handlers);
+  struct Door {
+    UniqueFd fd;
+    uint32_t events = PipeWatch::kUnwatched;
+  };
+
+  PortListener(std::vector<UniqueFd> listening_sockets, Handlers handlers);
   void Run();
   void OnCloseDoor();
+  void WatchDoors(TimePoint now);
   void OnStop(TimePoint now);
   Duration TimeToWait(TimePoint now) const;
-  void AcceptAll(TimePoint now);
+  void AcceptAll(const UniqueFd& door, TimePoint now);
   // Where there is a stranger too many, drops one if one may go by now.
   void KeepStrangersFew(TimePoint now);
   // How long a stranger keeps its place where others want it.
@@ -115,6 +131,8 @@ class PortListener {
   void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
   void OnReadable(Connections::iterator connection, TimePoint now);
   void OnSecret(Connections::iterator connection, TimePoint now);
+  std::string WhyRefused(const Connection& connection) const;
+  void TellRefused(const Connection& connection);
   // `plain`: what was read already, in TLS.
   void OnFirstByte(Connections::iterator connection, char first, std::string plain, TimePoint now);
   void AnswerHello(Connection& connection);
@@ -129,12 +147,13 @@ class PortListener {
 
   // The thread's own.
   std::optional<PeerUsers> users_;  // for our own user's connections alone
-  UniqueFd listening_socket_;
-  uint32_t door_events_ = PipeWatch::kUnwatched;
+  std::vector<Door> doors_;
   Connections connections_;  // by age
-  std::set<Id> strangers_;   // of them; one that has joined stays until it is looked at
+  std::set<std::string> told_refusals_;
+  std::set<Id> strangers_;  // of them; one that has joined stays until it is looked at
   Id next_id_;
   TimePoint accept_again_at_{};  // after a lack of descriptors
+  TimePoint joined_at_{};        // when a stranger joined last
   TimePoint room_at_{};          // where there is a stranger too many, and none may go yet
   std::optional<TimePoint> ends_at_;
   std::vector<char> scratch_;

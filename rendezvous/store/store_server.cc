@@ -36,20 +36,20 @@ absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& o
   std::unique_ptr<StoreServer> self(new StoreServer(options));
   if (options.bind == Bind::kLoopback) self->users_.emplace();
   if (options.bind != Bind::kNone) {
-    auto listener = ListenOn(options.bind == Bind::kLoopback ? "127.0.0.1" : "", options.port);
+    auto listener = ListenOn("127.0.0.1", options.port);
     if (!listener.ok()) {
       return absl::Status(listener.status().code(),
                           absl::StrCat("store: ", listener.status().message()));
     }
-    self->listener_ = *std::move(listener);
-    self->port_ = LocalPort(self->listener_.get());
+    self->port_ = LocalPort(listener->get());
+    self->listeners_.push_back(*std::move(listener));
   }
   self->epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   if (!self->epoll_.is_open()) return absl::ErrnoToStatus(errno, "store: epoll_create1");
   self->wake_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!self->wake_event_.is_open()) return absl::ErrnoToStatus(errno, "store: eventfd");
   if (!self->Watch(self->wake_event_.get(), kWakeTag) ||
-      (self->listener_.is_open() && !self->Watch(self->listener_.get(), kListenerTag))) {
+      (!self->listeners_.empty() && !self->Watch(self->listeners_[0].get(), kListenerTag))) {
     return absl::ErrnoToStatus(errno, "store: epoll_ctl");
   }
   self->thread_ = StartQuietThread([raw = self.get()] { raw->Run(); });
@@ -76,9 +76,10 @@ void StoreServer::Close() {
   }
   eventfd_write(wake_event_.get(), 1);
   thread_.join();
-  listener_.Reset();
+  listeners_.clear();
   users_.reset();
   adopted_.clear();
+  new_listeners_.clear();
   connections_.clear();
   open_ = 0;
 }
@@ -90,6 +91,14 @@ void StoreServer::Adopt(UniqueFd connection) {
   const std::lock_guard lock(mutex_);
   if (is_stopping_) return;
   adopted_.push_back(std::move(connection));
+  eventfd_write(wake_event_.get(), 1);
+}
+
+void StoreServer::Serve(UniqueFd listener) {
+  DDP_CHECK(options_.bind == Bind::kNone);
+  const std::lock_guard lock(mutex_);
+  if (is_stopping_) return;
+  new_listeners_.push_back(std::move(listener));
   eventfd_write(wake_event_.get(), 1);
 }
 
@@ -128,7 +137,7 @@ void StoreServer::Run() {
       if (tag == kWakeTag) {
         TakeAdopted();
       } else if (tag == kListenerTag) {
-        AcceptSome();
+        for (const UniqueFd& listener : listeners_) AcceptSome(listener);
       } else {
         HandleEvents(tag, events[i].events);
       }
@@ -150,7 +159,7 @@ void StoreServer::RunTimers() {
   while (!ungreeted_.empty() && ungreeted_.front().first <= now_) DropOldestUngreeted();
   if (resume_accept_at_ && *resume_accept_at_ <= now_) {
     resume_accept_at_.reset();
-    Watch(listener_.get(), kListenerTag);
+    WatchListeners();
   }
   if (check_stalled_at_ <= now_) {
     check_stalled_at_ = now_ + kStalledCheck;
@@ -161,18 +170,28 @@ void StoreServer::RunTimers() {
 void StoreServer::TakeAdopted() {
   eventfd_t ignored;
   eventfd_read(wake_event_.get(), &ignored);
-  std::vector<UniqueFd> connections;
+  std::vector<UniqueFd> connections, listeners;
   {
     const std::lock_guard lock(mutex_);
     connections.swap(adopted_);
+    listeners.swap(new_listeners_);
+  }
+  for (UniqueFd& fd : listeners) {
+    if (!resume_accept_at_) Watch(fd.get(), kListenerTag);
+    listeners_.push_back(std::move(fd));
   }
   for (UniqueFd& fd : connections) Add(std::move(fd));
 }
 
-void StoreServer::AcceptSome() {
+void StoreServer::WatchListeners() {
+  for (const UniqueFd& listener : listeners_) Watch(listener.get(), kListenerTag);
+}
+
+void StoreServer::AcceptSome(const UniqueFd& listener) {
+  if (resume_accept_at_) return;  // another listener had to rest in this turn
   std::vector<UniqueFd> accepted;
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       HandleAcceptError();  // before these count as silent: they have had no time to greet
       break;
@@ -196,7 +215,9 @@ void StoreServer::HandleAcceptError() {
       // Whoever has not even greeted goes first. Otherwise the listener rests: level-triggered it
       // would spin, and the waiting connections stay in the backlog until something closes.
       if (DropOldestUngreeted()) return;
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+      for (const UniqueFd& listener : listeners_) {
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.get(), nullptr);
+      }
       resume_accept_at_ = now_ + kAcceptRest;
       ++accept_rests_;
       if (options_.on_no_descriptor) options_.on_no_descriptor();

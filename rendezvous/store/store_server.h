@@ -37,9 +37,8 @@ namespace ddprun::rendezvous {
 class StoreServer {
  public:
   enum class Bind {
-    kNone,      // No socket: connections come by Adopt.
+    kNone,      // No socket: connections come by Adopt and Serve.
     kLoopback,  // 127.0.0.1, for processes of this user and of root alone.
-    kAll,       // [::], which takes IPv4 too; 0.0.0.0 where there is no IPv6.
   };
 
   // How long accept rests when this process has no descriptor left: without a rest it would spin.
@@ -83,9 +82,11 @@ class StoreServer {
 
   // Serves a connection that somebody else accepted and from which nothing was read.
   void Adopt(UniqueFd connection);
+  // Serves the connections of a socket that listens, without a wait, too.  REQUIRES: Bind::kNone.
+  void Serve(UniqueFd listener);
 
-  // Closes the socket and every connection, joins the thread, which ends after the request that it
-  // is at. Adopt afterwards drops what it is given. Idempotent.
+  // Closes the sockets and every connection, joins the thread, which ends after the request that it
+  // is at. What Adopt and Serve are given afterwards is dropped. Idempotent.
   void Close();
 
   // The bound port; 0 with Bind::kNone.
@@ -114,8 +115,9 @@ class StoreServer {
   int TimeoutMs() const;
   void RunTimers();
   void TakeAdopted();
+  void WatchListeners();
 
-  void AcceptSome();
+  void AcceptSome(const UniqueFd& listener);
   void HandleAcceptError();
   bool DropOldestUngreeted();
   void Add(UniqueFd fd);
@@ -136,7 +138,6 @@ class StoreServer {
   void PublishStoreStats();
 
   const Options options_;
-  UniqueFd listener_;
   uint16_t port_ = 0;
   UniqueFd epoll_;
   UniqueFd wake_event_;
@@ -144,7 +145,8 @@ class StoreServer {
 
   // Between the callers and the thread.
   std::mutex mutex_;
-  std::vector<UniqueFd> adopted_;  // Guarded by mutex_.
+  std::vector<UniqueFd> adopted_;  // Guarded by mutex_, like what follows.
+  std::vector<UniqueFd> new_listeners_;
   std::atomic<bool> is_stopping_{false};
   std::atomic<uint64_t> accepted_{0};
   std::atomic<uint64_t> open_{0};
@@ -156,6 +158,7 @@ class StoreServer {
   std::atomic<uint64_t> waiting_{0};
 
   // The thread's own.
+  std::vector<UniqueFd> listeners_;
   std::optional<PeerUsers> users_;  // on loopback
   KvStore store_;
   size_t transit_bytes_ = 0;

@@ -3,17 +3,15 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
-#include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
-#include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/tls/pem_files.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -47,40 +45,50 @@ bool DeriveKey(std::string_view token, std::array<uint8_t, 32>& key) {
          EVP_PKEY_derive(hkdf.get(), key.data(), &size) > 0 && size == key.size();
 }
 
-// A key with a password is refused, and nobody is asked for it on the terminal.
-int RefusePassword(char*, int, int, void*) { return -1; }
-
-std::string DateText(const ASN1_TIME* date) {
-  tm parts{};
-  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
+std::string NameOf(X509* certificate) {
+  char name[256] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
+  return EscapeControl(name);
 }
 
-absl::Status BadFile(const std::string& file, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat(EscapeControl(file), ": ", why));
-}
-
-absl::Status CheckReadable(const std::string& file) {
-  struct stat found;
-  if (stat(file.c_str(), &found) != 0) return BadFile(file, std::strerror(errno));
-  if (!S_ISREG(found.st_mode)) return BadFile(file, "it is no regular file");
-  return absl::OkStatus();
-}
-
-absl::Status CheckDates(const std::string& file, const X509* certificate) {
-  const ASN1_TIME* from = X509_get0_notBefore(certificate);
-  const ASN1_TIME* until = X509_get0_notAfter(certificate);
-  if (X509_cmp_current_time(from) > 0) {
-    return BadFile(file, absl::StrCat("the certificate is not valid before ", DateText(from),
-                                      "; is this machine's clock right?"));
+// Whether this machine would believe its own certificate, as the job's other machines, which have
+// the same authorities, have to. Judged as OpenSSL judges what a peer shows.
+absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context) {
+  STACK_OF(X509)* between = nullptr;
+  SSL_CTX_get0_chain_certs(context, &between);
+  const std::unique_ptr<X509_STORE_CTX, void (*)(X509_STORE_CTX*)> judge(X509_STORE_CTX_new(),
+                                                                         X509_STORE_CTX_free);
+  if (judge == nullptr || X509_STORE_CTX_init(judge.get(), SSL_CTX_get_cert_store(context),
+                                              SSL_CTX_get0_certificate(context), between) != 1) {
+    return absl::InternalError(absl::StrCat("judge this node's certificate: ", LastError()));
   }
-  if (X509_cmp_current_time(until) < 0) {
-    return BadFile(file, absl::StrCat("the certificate was valid until ", DateText(until),
-                                      "; make a new one"));
+  X509_VERIFY_PARAM* rules = X509_STORE_CTX_get0_param(judge.get());
+  X509_VERIFY_PARAM_set1(rules, SSL_CTX_get0_param(context));
+  X509_VERIFY_PARAM_set_auth_level(rules, SSL_CTX_get_security_level(context));
+  const bool is_believed = X509_verify_cert(judge.get()) == 1;
+  ERR_clear_error();
+  if (is_believed) return absl::OkStatus();
+  const int error = X509_STORE_CTX_get_error(judge.get());
+  const std::string ca = EscapeControl(files.ca);
+  switch (error) {
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+      return BadFile(files.cert,
+                     absl::StrCat("no authority in ", ca,
+                                  " has signed it, and other nodes would refuse it: name the file "
+                                  "of the authority that has, and put the certificates between "
+                                  "both behind it"));
+    default:
+      break;
   }
-  return absl::OkStatus();
+  X509* at = X509_STORE_CTX_get_current_cert(judge.get());
+  return BadFile(files.cert,
+                 absl::StrCat("other nodes would refuse it, by what is in ", ca, ": ",
+                              X509_verify_cert_error_string(error),
+                              at == nullptr ? "" : absl::StrCat(" (\"", NameOf(at), "\")")));
 }
 
 }  // namespace
@@ -124,41 +132,19 @@ absl::Status TlsIdentity::Init() {
   SSL_CTX_set_mode(context_, SSL_MODE_RELEASE_BUFFERS);  // 34 KiB for each idle connection
   // With a token there is no authority: whoever shows a certificate instead is refused.
   SSL_CTX_set_verify(context_, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  SSL_CTX_set_default_passwd_cb(context_, RefusePassword);
   return absl::OkStatus();
 }
 
 absl::Status TlsIdentity::ReadPem(const PemFiles& files) {
-  for (const std::string& file : {files.cert, files.key, files.ca}) {
-    if (absl::Status status = CheckReadable(file); !status.ok()) return status;
-  }
-  if (SSL_CTX_use_certificate_chain_file(context_, files.cert.c_str()) != 1) {
-    return BadFile(files.cert,
-                   absl::StrCat("no certificate in PEM form can be read: ", LastError()));
-  }
-  if (absl::Status status = CheckDates(files.cert, SSL_CTX_get0_certificate(context_));
-      !status.ok()) {
-    return status;
-  }
-  // The first compares keys of the certificate's type alone.
-  if (SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM) != 1 ||
-      SSL_CTX_check_private_key(context_) != 1) {
-    const int reason = ERR_GET_REASON(ERR_peek_last_error());
-    const bool is_anothers = reason == X509_R_KEY_VALUES_MISMATCH ||
-                             reason == X509_R_KEY_TYPE_MISMATCH ||
-                             reason == SSL_R_NO_PRIVATE_KEY_ASSIGNED;
-    const std::string why = LastError();
-    return BadFile(
-        files.key,
-        is_anothers ? absl::StrCat("it is not the key of the certificate in ", files.cert)
-                    : absl::StrCat("no key in PEM form, without a password, can be read: ", why));
-  }
-  if (SSL_CTX_load_verify_file(context_, files.ca.c_str()) != 1) {
-    return BadFile(files.ca, absl::StrCat("no certificate in PEM form can be read: ", LastError()));
-  }
+  absl::Status status = UseCertificate(context_, files.cert, files.key);
+  if (status.ok()) status = UseAuthorities(context_, files.ca);
+  if (!status.ok()) return status;
   // One certificate serves for both ends of a connection.
   SSL_CTX_set_purpose(context_, X509_PURPOSE_ANY);
-  return absl::OkStatus();
+  // An intermediate authority, for the nodes of this job alone, is believed without its own, whose
+  // others would be believed, too.
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
+  return CheckBelieved(files, context_);
 }
 
 SSL_SESSION* TlsIdentity::NewSession(SSL* ssl) const {

@@ -30,7 +30,7 @@ class TlsIdentity {
   // INTERNAL: OpenSSL does not do what it does everywhere.
   static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfToken(std::string_view token);
   // INVALID_ARGUMENT names the file, and what is wrong with it: not to be read, no PEM, another
-  // certificate's key, a certificate that is not valid today.
+  // certificate's key, a certificate that is not valid today, or that `ca` does not vouch for.
   static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfPem(const PemFiles& files);
   ~TlsIdentity();
   TlsIdentity(const TlsIdentity&) = delete;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/release.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -45,14 +46,33 @@ void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   out.set_cluster_step(CleanText(node.cluster.step));
   out.set_cluster_nodes(node.cluster.nodes);
   out.set_cluster_node(node.cluster.node + 1);
+  out.set_protocol(node.release.protocol);
+  out.set_version(node.release.version);
   PolicyToProto(joined.policy, *out.mutable_policy());
   if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
+}
+
+Release ReleaseFromProto(const v1::Join& in, CheckedFields& check) {
+  Release release;
+  if (in.protocol() == 0) return release;
+  release.protocol = check.Range("join.protocol", in.protocol(), kFirstProtocol, kMaxProtocol);
+  release.version = check.Text("join.version", in.version(), 0, kMaxReleaseVersionBytes);
+  return release;
 }
 
 Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check) {
   NodeJoined joined;
   joined.stamp = stamp;
   NodeInfo& node = joined.node;
+  node.release = ReleaseFromProto(in, check);
+  if (!Understand(node.release, ThisRelease())) {
+    // What else it says may mean something else. It is refused by name.
+    node.id.value = check.Text("join.node_id", in.node_id(), 1, 256);
+    node.host = check.Text("join.host", in.host(), 0, 256);
+    joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
+    if (in.has_held()) joined.held.emplace();
+    return joined;
+  }
   node.id.value = check.Text("join.node_id", in.node_id(), 1, 256);
   node.host = check.Text("join.host", in.host(), 0, 256);
   node.advertised_addr = check.Text("join.advertised_addr", in.advertised_addr(), 0, 256);
@@ -170,6 +190,7 @@ struct ActionToProto {
   void operator()(const Assign& assign) {
     SetStamp(assign.assignment.epoch, assign.assignment.round);
     AssignmentToProto(assign.assignment, *out.mutable_assignment());
+    out.mutable_assignment()->set_round_key(assign.assignment.round_key);
   }
   void operator()(const Drain& drain) {
     SetStamp(drain.epoch, drain.round);
@@ -297,9 +318,17 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
       action = std::move(told);
       break;
     }
-    case v1::CoordinatorMessage::kAssignment:
-      action = Assign{{}, AssignmentFromProto(message.assignment(), stamp, check)};
+    case v1::CoordinatorMessage::kAssignment: {
+      Assign assign{{}, AssignmentFromProto(message.assignment(), stamp, check)};
+      const std::string& key = message.assignment().round_key();
+      if (!key.empty() && key.size() != kRoundKeyBytes) {
+        check.Fail("assignment.round_key",
+                   absl::StrCat("size ", key.size(), ", not ", kRoundKeyBytes));
+      }
+      assign.assignment.round_key = key;
+      action = std::move(assign);
       break;
+    }
     case v1::CoordinatorMessage::kDrain:
       action = Drain{{},
                      stamp.epoch,

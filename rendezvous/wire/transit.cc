@@ -6,13 +6,16 @@
 
 namespace ddprun::rendezvous {
 
-void Transit::Correct(TimePoint receipt, Duration sent, Event& event) {
-  const Duration waited = Excess(receipt, sent);
+void AddWait(Duration waited, Event& event) {
   std::visit(
       [waited](auto& any) {
         if constexpr (requires { any.age; }) any.age += waited;
       },
       event);
+}
+
+void Transit::Correct(TimePoint receipt, Duration sent, Event& event) {
+  AddWait(Excess(receipt, sent), event);
 }
 
 Duration Transit::Excess(TimePoint receipt, Duration sent) {

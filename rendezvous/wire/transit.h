@@ -7,6 +7,9 @@
 
 namespace ddprun::rendezvous {
 
+// Adds it to the age of what has one.
+void AddWait(Duration waited, Event& event);
+
 // Of one stream, which keeps its order. A report says how old it was when it was sent. While the
 // coordinator does not run, or the network holds back what was sent, it grows older on its way.
 // Nobody knows how far apart the two clocks are, so what counts is how much longer a message took

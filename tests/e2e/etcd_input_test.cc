@@ -41,7 +41,8 @@ TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
   ExpectRefused(job, {"--rdzv_endpoint=no-such-host.invalid", limit},
                 "cannot resolve \"no-such-host.invalid\"");
   ExpectRefused(job, {"--rdzv_conf=protocol=https,cacert=/no/such/file"},
-                "read \"/no/such/file\" for TLS with etcd: No such file or directory");
+                "--rdzv_conf cacert, for TLS with etcd: /no/such/file: No such file or directory");
+  ExpectRefused(job, {limit + ",protocol=https"}, "it does not answer in TLS: does it have any?");
 }
 
 TEST_CASE("etcd: keys that hold what ddprun has not written are named, and left alone") {
@@ -109,6 +110,11 @@ TEST_CASE("etcd: a job forms over TLS, as the user whose password is in the envi
     CHECK(environment.find("RANK=") != std::string::npos);
     CHECK(environment.find("trainer-word") == std::string::npos);
   }
+  for (size_t i = 0; i < job.size(); ++i) {
+    const std::string folder = "/proc/" + std::to_string(job.node(i).pid()) + "/";
+    CHECK(ReadFile(folder + "environ").find("DDPRUN_ETCD_PASSWORD=") != std::string::npos);
+    CHECK(ReadFile(folder + "environ").find("trainer-word") == std::string::npos);
+  }
   CHECK(job.Keys() != "");
   job.Finish();
   job.CheckAllEndWith(0);
@@ -135,7 +141,7 @@ TEST_CASE("etcd: where it asks for a certificate of ours a job shows one, and is
   job.Finish();
   job.CheckAllEndWith(0);
   EtcdJob bare(etcd, "bare");
-  ExpectRefused(bare, {tls}, "no coordinator answered at etcd at " + etcd.endpoints());
+  ExpectRefused(bare, {tls}, "it ended TLS when it saw this node's certificate, or none");
 }
 
 TEST_CASE("etcd: users and certificates that are not right are named") {
@@ -150,9 +156,15 @@ TEST_CASE("etcd: users and certificates that are not right are named") {
   // Another authority's server, and one that is spoken to without TLS.
   const std::string other = WriteFile(with.dir.File("other.pem"), MakeAuthority().certificate);
   ExpectRefused(job, {"--rdzv_conf=join_timeout=1,protocol=https,cacert=" + other},
-                "no coordinator answered at etcd at " + with.etcd.endpoints());
-  ExpectRefused(job, {"--rdzv_conf=join_timeout=1"},
-                "no coordinator answered at etcd at " + with.etcd.endpoints());
+                "no coordinator answered at etcd at " + with.etcd.endpoints() +
+                    " within 1 s; last try: etcd at " + with.etcd.endpoints() +
+                    ": its certificate is not believed");
+  ExpectRefused(job, {"--rdzv_conf=join_timeout=1"}, "as one does that expects TLS");
+  // A certificate of ours with the key of another.
+  const std::string key = WriteFile(with.dir.File("other.key"), MakeAuthority().key);
+  ExpectRefused(
+      job, {with.As("").front() + ",cert=" + with.cert + ",key=" + key},
+      "--rdzv_conf cert and key, for TLS with etcd: " + key + ": it is not the key of the");
 }
 
 }  // namespace

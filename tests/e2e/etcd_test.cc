@@ -81,6 +81,27 @@ TEST_CASE("etcd: the hosting agent is killed: another takes over, and goes on wi
   CHECK(job.Keys() == "");
 }
 
+TEST_CASE("etcd: losses of hosting agents' nodes are counted once each, by whoever takes over") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  EtcdJob job(etcd, "losses");
+  job.StartNodes(3, "1:3", {"--max_node_losses=1", "--rdzv_conf=last_call_timeout=60"});
+  job.AwaitWorkers(0, 3);
+  job.Kill(job.Leading());
+  for (size_t i = 0; i < job.size(); ++i) {
+    REQUIRE_MESSAGE(job.node(i).WaitForErr("going on with 2 nodes and 2 ranks"), job.Describe());
+  }
+  // A record of version 2: something was counted.
+  REQUIRE_MESSAGE(
+      Eventually([&] { return job.Keys().find("\nddprun-job 2 ") != std::string::npos; }),
+      job.Keys());
+  job.Kill(job.Leading());
+  REQUIRE_MESSAGE(job.node(0).Wait() == 121, job.Describe());
+  CHECK_MESSAGE(job.node(0).err().find("(--max_node_losses=1") != std::string::npos,
+                job.Describe());
+  CHECK(job.Keys() == "");
+}
+
 TEST_CASE("etcd: of a job whose agents were all killed nothing is left when its leases end") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd;

@@ -40,6 +40,9 @@ class Job {
   void Touch(const std::string& name) const;
   bool WaitForFile(const std::string& name) const;
   bool HasFile(const std::string& name) const;
+  // An id that no other job on this machine has: a coordinator keeps its file under it, which one
+  // of the same id and port takes up, on whatever simulated host.
+  const std::string& id() const { return mark_; }
   // The pid of the worker of a rank; 0: there is none.
   int PidOfRank(int rank) const;
   // Of the worker and of what it has started.

@@ -1,8 +1,11 @@
 // What limits restarts beside --max_restarts.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -16,6 +19,17 @@ namespace {
 size_t CountOf(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// How many jobs have a folder below this one, which stands for $XDG_RUNTIME_DIR.
+size_t CountJobs(const std::string& folder) {
+  namespace fs = std::filesystem;
+  size_t count = 0;
+  for (const fs::directory_entry& user : fs::directory_iterator(folder)) {
+    const fs::directory_iterator jobs(user.path());
+    count += static_cast<size_t>(std::distance(begin(jobs), end(jobs)));
+  }
   return count;
 }
 
@@ -105,6 +119,34 @@ TEST_CASE("restarts: a node that is told to end is a preemption, and one that is
     CHECK_MESSAGE(CountOf(a->err(), sentence) > 0, a->Describe());
     b->Wait();
   }
+}
+
+TEST_CASE("restarts: a signal on all nodes ends the wait before a restart, and nothing is left") {
+  Job job;
+  const std::string folder = job.File("run");
+  REQUIRE(mkdir(folder.c_str(), 0700) == 0);
+  const Subprocess::Options how = {.env = {{"XDG_RUNTIME_DIR", folder}}};
+  const std::vector<std::string> options =
+      job.NodeOptions(1, "2", {"--max_restarts=3", "--restart_backoff=300"});
+  auto a = job.Run(options, {"exit:3"}, how);
+  auto b = job.Run(options, {"exit:3"}, how);
+  const std::string waits = "waiting before restart 2 (--restart_backoff)";
+  for (auto* node : {&a, &b}) REQUIRE_MESSAGE((*node)->WaitForErr(waits), (*node)->Describe());
+  const auto kept = [&] { return CountJobs(folder); };
+  REQUIRE_MESSAGE(Eventually([&] { return kept() == 1; }), "no job's folder to lose");
+  // The second restart has not begun.
+  const std::string id = options[2].substr(std::string("--rdzv_id=").size());
+  auto status = job.RunRaw({"status", id});
+  REQUIRE(status->Wait().has_value());
+  CHECK_MESSAGE(CountOf(status->out(), ", 1 restart (") == 1, status->Describe());
+  CHECK_MESSAGE(CountOf(status->out(), waits) == 1, status->Describe());
+  for (auto* node : {&a, &b}) (*node)->Signal(SIGTERM);
+  for (auto* node : {&a, &b}) {
+    REQUIRE_MESSAGE((*node)->Wait() == 143, a->Describe(), b->Describe());
+    CHECK_MESSAGE(CountOf((*node)->err(), "SIGTERM: leaving the job \"") == 1, (*node)->Describe());
+    CHECK_MESSAGE(CountOf((*node)->err(), "\", which was " + waits) == 1, (*node)->Describe());
+  }
+  CHECK(kept() == 0);
 }
 
 TEST_CASE("restarts: what is used up is given back after progress") {

@@ -245,6 +245,23 @@ TEST_CASE("status: where the coordinator's agent was killed the survivor names t
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
 }
 
+TEST_CASE("status: the node that serves the job and is told to stop is stopping, and not lost") {
+  Job job;
+  const ControlFolder folders[2];
+  const auto nodes = TwoNodes(job, folders, {}, {"ignore:15", "steps:" + job.File("go")});
+  nodes[0]->Signal(SIGTERM);
+  const json seen =
+      StatusUntil(job, folders[0], [](const json& now) { return now["state"] == "stopping"; });
+  CHECK_MESSAGE(ProblemsOf(seen) == Strings{}, seen.dump());
+  const Told told = Ask(job, folders[0], {"status"});
+  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK_MESSAGE(told.out.find("does not answer") == std::string::npos, told.Describe());
+  job.Touch("go");
+  CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
+  nodes[1]->Signal(SIGTERM);
+  nodes[1]->Wait();
+}
+
 TEST_CASE("status: a coordinator apart tells of the job, and of none yet") {
   Job job;
   const ControlFolder folder;

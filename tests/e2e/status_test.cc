@@ -6,6 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/e2e/asking.h"
 #include "tests/support/holds.h"
 #include "tests/support/skip.h"
@@ -266,10 +268,41 @@ TEST_CASE("status: an agent that does not answer is told of, with 2, in a few se
   const Told told = Ask(job, folder, {"status"});
   CHECK_MESSAGE(told.code == 2, told.Describe());
   Holds(told.err, "no answer from the ddprun behind ");
+  const std::string pid = std::to_string(ddprun->pid());
+  Holds(told.err, " in time; it is process " + pid + ", which is stopped (kill -CONT " + pid + " ");
   ddprun->Signal(SIGCONT);
   AskUntil(job, folder, {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+}
+
+TEST_CASE("status: a list beside several stopped agents shows what runs, and names each of them") {
+  Job job;
+  const ControlFolder folder;
+  std::vector<std::unique_ptr<Subprocess>> agents;
+  for (int i = 0; i < 4; ++i) {
+    agents.push_back(RunReporting(job, folder, {"--rdzv_id=run-" + std::to_string(i)},
+                                  {"until:" + job.File("go")}));
+  }
+  AskUntil(job, folder, {"list"}, [](const Told& told) {
+    return told.code == 0 && std::count(told.out.begin(), told.out.end(), '\n') == 4;
+  });
+  for (int i = 1; i < 4; ++i) agents[static_cast<size_t>(i)]->Signal(SIGSTOP);
+  const Told told = Ask(job, folder, {"list"});
+  CHECK_MESSAGE(told.code == 2, told.Describe());
+  CHECK_MESSAGE(told.out.find("run-0: ") == 0, told.Describe());
+  CHECK(std::count(told.out.begin(), told.out.end(), '\n') == 1);
+  CHECK(std::count(told.err.begin(), told.err.end(), '\n') == 3);
+  const std::string runs = Ask(job, folder, {"list", "--json"}).json()[0]["socket"];
+  for (const std::string& socket : folder.Sockets()) {
+    const bool is_stopped = socket != runs;
+    const bool is_named =
+        told.err.find("no answer from the ddprun behind " + socket) != std::string::npos;
+    CHECK_MESSAGE(is_named == is_stopped, told.Describe());
+  }
+  for (const auto& agent : agents) agent->Signal(SIGCONT);
+  job.Touch("go");
+  for (const auto& agent : agents) CHECK_MESSAGE(agent->Wait() == 0, agent->Describe());
 }
 
 TEST_CASE("status: after a failure the ranks of the new round are shown, and what has failed") {

@@ -1,5 +1,6 @@
 // Jobs whose nodes have a token: who gets in, what a stranger sees, and where the token is not.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <signal.h>
 
@@ -91,7 +92,11 @@ TEST_CASE("token: workers find their store on loopback, and the nodes know each 
                                      nodes->hosts->Address(host) + "\n",
                   node->Describe());
   }
-  CHECK_MESSAGE(Holds(a->err(), "agents and the workers' store are encrypted"), a->Describe());
+  CHECK_MESSAGE(Holds(a->err(),
+                      "agents, the workers' store and ddp's tcp backend are encrypted, as is what "
+                      "ddp's nccl backend sends over TCP where NCCL is built with TLS, not over "
+                      "InfiniBand or RoCE; what workers open themselves"),
+                a->Describe());
 }
 
 TEST_CASE("token: static jobs, whose store shares the coordinator's port, are as safe") {
@@ -146,6 +151,14 @@ TEST_CASE("token: whoever lacks it is told so with 122, and the job does not not
   REQUIRE_MESSAGE(b->WaitForOut("connected"), b->Describe());
   nodes->job.Touch("go");
   CheckEndsWell(a, b);
+  // Who watches the job reads of both, once each.
+  for (const char* reason : {"it does not speak TLS, as a node that was given no token\n",
+                             "it did not prove that it has the job's token\n"}) {
+    const std::string line =
+        "warning: a connection from " + nodes->hosts->Address(2) + " was refused: " + reason;
+    Holds(a->err(), line);
+    CHECK_MESSAGE(a->err().find(line) == a->err().rfind(line), a->Describe());
+  }
 }
 
 TEST_CASE("token: a node with a token does not join a job that has none") {
@@ -158,6 +171,8 @@ TEST_CASE("token: a node with a token does not join a job that has none") {
   CHECK_MESSAGE(b->Wait() == 122, b->Describe());
   CHECK_MESSAGE(Holds(b->err(), "it runs without a token, which this node was given"),
                 b->Describe());
+  CHECK(Holds(a->err(), "a connection from " + nodes->hosts->Address(2) +
+                            " was refused: it asks for TLS, and this job has no token"));
   a->Signal(SIGTERM);
   CHECK(a->Wait() == 143);
 }
@@ -234,6 +249,15 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
   const Node empty = job.Run({"--nproc_per_node=1"}, {}, {.env = {{"DDPRUN_TOKEN", " "}}});
   CHECK_MESSAGE(empty->Wait() == 122, empty->Describe());
   CHECK_MESSAGE(Holds(empty->err(), "DDPRUN_TOKEN: it is empty"), empty->Describe());
+  // Nobody writes to it, ever.
+  REQUIRE(mkfifo(job.File("fifo").c_str(), 0600) == 0);
+  const Node fifo = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("fifo")}, {});
+  CHECK_MESSAGE(fifo->Wait() == 122, fifo->Describe());
+  CHECK_MESSAGE(Holds(fifo->err(), "it is no regular file"), fifo->Describe());
+  const Node shells = job.RunProgram(
+      {"/bin/bash", "-c", "exec \"$0\" --nproc_per_node=1 --token_file=<(echo \"$1\") /bin/true",
+       Runfile("ddprun"), kToken});
+  CHECK_MESSAGE(shells->Wait() == 0, shells->Describe());
   const Node missing = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("none")}, {});
   CHECK_MESSAGE(missing->Wait() == 122, missing->Describe());
   CHECK_MESSAGE(Holds(missing->err(), "No such file or directory"), missing->Describe());
@@ -262,6 +286,15 @@ TEST_CASE("token: own certificates stand in its place") {
   const Node old = nodes->Run(2, steps, OwnCertificate(nodes->job, "d", authority, -3600));
   CHECK_MESSAGE(old->Wait() == 122, old->Describe());
   CHECK_MESSAGE(Holds(old->err(), "d.cert: the certificate was valid until 20"), old->Describe());
+  std::vector<std::string> apart_files = OwnCertificate(nodes->job, "e", authority);
+  apart_files.back() =
+      "--tls_ca=" + WriteFile(nodes->job.File("f.ca"), MakeAuthority().certificate);
+  const Node apart = nodes->Run(2, steps, apart_files);
+  CHECK_MESSAGE(apart->Wait() == 122, apart->Describe());
+  CHECK_MESSAGE(
+      Holds(apart->err(), "own certificates: " + nodes->job.File("e.cert") + ": no authority in " +
+                              nodes->job.File("f.ca") + " has signed it"),
+      apart->Describe());
   const Node b = nodes->Run(2, steps, OwnCertificate(nodes->job, "b", authority));
   CheckEndsWell(a, b);
   for (const Node* node : {&a, &b}) {

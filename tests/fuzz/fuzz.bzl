@@ -14,8 +14,8 @@ def fuzz_target(name, deps, data = []):
     native.cc_binary(
         name = name,
         testonly = 1,
-        srcs = [name + ".cc"],
-        linkopts = ["-fsanitize=fuzzer"],
+        srcs = [name + ".cc", "fed_bytes.cc"],
+        linkopts = ["-fsanitize=fuzzer", "-Wl,--wrap=LLVMFuzzerTestOneInput"],
         tags = ["fuzz", "manual"],
         data = data,
         deps = deps + ["//tests/fuzz:promise"],

@@ -22,11 +22,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Promise(size == 0 || ParseHelloReply(bytes, at_once) == answer,
           "the answer depends on the bytes alone");
   if (answer != HelloAnswer::kHello) return 0;
-  Promise(hello.run_id == at_once.run_id && hello.is_apart == at_once.is_apart,
+  Promise(hello.run_id == at_once.run_id && hello.is_apart == at_once.is_apart &&
+              hello.release == at_once.release,
           "the hello depends on the bytes alone");
   Hello again;
   Promise(ParseHelloReply(MakeHelloReply(hello), again) == HelloAnswer::kHello &&
-              again.is_apart == hello.is_apart && Serves(again, hello.run_id),
+              again.is_apart == hello.is_apart && again.release == hello.release &&
+              Serves(again, hello.run_id),
           "a hello is understood as it was said");
   return 0;
 }

@@ -1,6 +1,6 @@
 """gpu_double(): one build of the test double of CUDA's driver and NCCL."""
 
-def gpu_double(name, version, without = [], cuda = "13.0"):
+def gpu_double(name, version, without = [], cuda = "13.0", defines = []):
     """lib<name>.so: reports `version` (22807 is 2.28.7) and lacks the functions of `without`.
 
     Its file says that it is built for `cuda`; nothing where that is empty.
@@ -25,7 +25,7 @@ def gpu_double(name, version, without = [], cuda = "13.0"):
         local_defines = [
             "DDPRUN_DOUBLE_VERSION=%d" % version,
             "DDPRUN_DOUBLE_VERSION_TEXT='\"%s%s\"'" % (text, "+cuda" + cuda if cuda else ""),
-        ],
+        ] + defines,
         testonly = 1,
         visibility = ["//tests:__subpackages__"],
         deps = [":exports", ":settings", ":gpu_double_parts", name + ".lds"],

@@ -117,7 +117,8 @@ using namespace ddp::internal;
   X(NcclResult, ncclMemAlloc, (void** pointer, size_t bytes))                                    \
   X(NcclResult, ncclMemFree, (void* pointer))                                                    \
   X(NcclResult, ncclCommRegister, (NcclComm comm, void* buffer, size_t bytes, void** handle))    \
-  X(NcclResult, ncclCommDeregister, (NcclComm comm, void* handle))
+  X(NcclResult, ncclCommDeregister, (NcclComm comm, void* handle))                               \
+  X(NcclResult, ncclSetEncryption, (const NcclEncryptionConfig* config))
 
 // Of the double alone.
 // ddprun_double_leaks: "" or what was not given back, as "streams=1 events=2": what a clean end of
@@ -133,6 +134,9 @@ using namespace ddp::internal;
   X(void, ddprun_double_refuse_threads, ())
 
 namespace ddprun::gpu_double {
+// Of the build: whether NCCL is one with TLS.
+bool HasTls();
+
 extern "C" {
 #define DDPRUN_DOUBLE_DECLARE(result, name, parameters) \
   __attribute__((visibility("default"))) result name parameters;

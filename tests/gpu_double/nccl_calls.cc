@@ -4,6 +4,7 @@
 
 #include "tests/gpu_double/log.h"
 #include "tests/gpu_double/nccl_comm.h"
+#include "tests/gpu_double/nccl_encryption.h"
 
 namespace ddprun::gpu_double {
 namespace {
@@ -65,6 +66,7 @@ std::shared_ptr<Comm> FindComm(NcclComm handle) {
 
 NcclResult ncclGetUniqueId(NcclUniqueId* id) {
   if (id == nullptr) return Refuse(kNcclInvalidArgument, "id is null");
+  NoteNetworking();
   MakeUniqueId(id);
   return kNcclSuccess;
 }
@@ -115,6 +117,7 @@ NcclResult ncclCommInitRankConfig(NcclComm* handle, int world_size, NcclUniqueId
     return Refuse(kNcclUnhandledCudaError,
                   "no current context: CUDA error " + std::to_string(context));
   }
+  NoteNetworking();
   const auto comm = std::make_shared<Comm>(world_size, rank, device);
   *handle = ToHandle<NcclComm>(comm->id);
   {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tests/gpu_double/log.h"
+#include "tests/gpu_double/nccl_encryption.h"
 
 namespace ddprun::gpu_double {
 namespace {
@@ -46,6 +47,9 @@ Comm::Comm(int world_size, int rank, int device)
 void Comm::Join(const NcclUniqueId& unique_id) {
   if (faults.never_joins) return Stall();
   std::string text;
+  if (const NcclResult ready = CheckEncryption(faults, &text); ready != kNcclSuccess) {
+    return SetError(ready, text);
+  }
   {
     std::lock_guard<std::mutex> lock(running);
     group = SharedGroup::Open(unique_id, &text);
@@ -58,6 +62,7 @@ void Comm::Join(const NcclUniqueId& unique_id) {
   }
   seat.world_size = world_size;
   std::snprintf(seat.gpu, sizeof seat.gpu, "%s", HostAndGpu(device).c_str());
+  seat.key = HashOfKey();
   seat.pid.store(getpid());
   group->Ring();
   const bool are_all_here = Await([this] {
@@ -82,6 +87,10 @@ NcclResult Comm::CheckPeers(std::string* text) {
               std::to_string(seat.world_size) + ", rank " + std::to_string(rank) + " has " +
               std::to_string(world_size);
       return kNcclInvalidUsage;
+    }
+    if (seat.key != group->seat(rank).key) {
+      *text = "ncclCrypt: TLS handshake with rank " + std::to_string(peer) + " failed";
+      return kNcclRemoteError;
     }
     for (int other = 0; other < peer; ++other) {
       if (std::string(seat.gpu) != group->seat(other).gpu || MayShareGpu()) continue;

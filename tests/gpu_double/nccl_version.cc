@@ -8,6 +8,14 @@ extern "C" __attribute__((used)) const char ddprun_double_version_text[] =
 
 namespace ddprun::gpu_double {
 
+#ifdef DDPRUN_DOUBLE_TLS
+// A build with TLS names what it opens.
+extern "C" __attribute__((used)) const char ddprun_double_tls_text[] = "libssl.so.3";
+bool HasTls() { return true; }
+#else
+bool HasTls() { return false; }
+#endif
+
 NcclResult ncclGetVersion(int* version) {
   if (version == nullptr) return kNcclInvalidArgument;
   *version = static_cast<int>(NumberSetting("DDPRUN_DOUBLE_NCCL_VERSION", DDPRUN_DOUBLE_VERSION));

@@ -36,6 +36,10 @@ void Apply(Faults& faults, const std::string& text) {
     faults.abort_hangs = true;
   } else if (name == "finalize_hangs") {
     faults.finalize_hangs = true;
+  } else if (name == "no_openssl") {
+    faults.no_openssl = true;
+  } else if (name == "refuses_key") {
+    faults.refuses_key = true;
   } else if (name == "no_memalloc") {
     faults.no_memalloc = true;
   } else if (name == "eager_free") {

@@ -18,6 +18,8 @@ struct Faults {
   bool abort_hangs = false;
   bool finalize_hangs = false;
   bool no_memalloc = false;
+  bool no_openssl = false;
+  bool refuses_key = false;
   bool eager_free = false;
   bool notices_dead_peers = false;
   bool is_blind = false;

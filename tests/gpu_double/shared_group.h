@@ -33,6 +33,7 @@ struct Seat {
   std::atomic<uint64_t> steps;
   std::atomic<uint32_t> has_finalized;
   char gpu[128];  // host and bus
+  uint64_t key;   // a hash of what it encrypts with; 0: nothing
   // Two of each: while a rank fills one, others may still read the other.
   Announcement announcement[2];
   alignas(64) char chunk[2][kChunkBytes];

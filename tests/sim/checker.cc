@@ -2,6 +2,7 @@
 #include "tests/sim/checker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/rendezvous/core/invariants.h"
@@ -20,6 +21,7 @@ void Tally::Add(const Tally& other) {
   stops += other.stops;
   given_back += other.given_back;
   limited += other.limited;
+  takeovers += other.takeovers;
 }
 
 void Checker::Broken(const std::string& what) {
@@ -37,6 +39,14 @@ void Checker::OnFault(const Fault& fault) {
   const bool is_coordinators =
       fault.kind == FaultKind::kCutCoordinator || fault.kind == FaultKind::kPauseCoordinator ||
       fault.kind == FaultKind::kKillCoordinator || fault.kind == FaultKind::kLoseFile;
+  const bool is_etcds = fault.kind == FaultKind::kSilentEtcd || fault.kind == FaultKind::kSlowEtcd;
+  if (is_etcds || fault.kind == FaultKind::kCutFromEtcd) {
+    // No round's: it goes on without a coordinator.
+    const TimePoint now = timeline_.now();
+    troubles_.push_back({-1, fault.kind, now, now + fault.duration});
+    if (!is_etcds) troubles_.push_back({fault.node, fault.kind, now, now + fault.duration});
+    return;
+  }
   const Duration lasts = is_lasting ? fault.duration : Duration{0};
   const TimePoint now = timeline_.now();
   if (!is_coordinators) troubles_.push_back({fault.node, fault.kind, now, now + lasts});
@@ -44,25 +54,58 @@ void Checker::OnFault(const Fault& fault) {
   if (is_coordinators && !scenario_.is_apart) {
     troubles_.push_back({0, fault.kind, now, now + lasts});
   }
-  const bool hits_host = !scenario_.is_apart && fault.node == 0;
+  const bool hits_host = scenario_.is_elected || (!scenario_.is_apart && fault.node == 0);
   if (is_coordinators || hits_host) troubles_.push_back({-1, fault.kind, now, now + lasts});
 }
 
 bool Checker::HadTrouble(int node, Duration window) const {
   const TimePoint since = timeline_.now() - window;
   return std::any_of(troubles_.begin(), troubles_.end(), [&](const Trouble& trouble) {
-    return trouble.node == node && trouble.to >= since;
+    // Who cannot ask etcd is lost to a new leader, and to no other.
+    const bool is_none = trouble.kind == FaultKind::kCutFromEtcd && trouble.node >= 0 &&
+                         std::ranges::none_of(led_since_, [&](TimePoint at) {
+                           const bool may_look = at > trouble.from - scenario_.policy.evict_after;
+                           return may_look && at <= trouble.to;
+                         });
+    return trouble.node == node && trouble.to >= since && !is_none;
+  });
+}
+
+bool Checker::WasCut(int node, Duration window) const {
+  const TimePoint since = timeline_.now() - window;
+  return std::any_of(troubles_.begin(), troubles_.end(), [&](const Trouble& trouble) {
+    const bool is_cut = trouble.kind == FaultKind::kCutNode || trouble.kind == FaultKind::kCutUp ||
+                        trouble.kind == FaultKind::kCutDown;
+    return is_cut && trouble.node == node && trouble.to >= since;
   });
 }
 
 void Checker::OnCoordinatorStarted(int life, int host, bool has_memory) {
   ++tally_.coordinator_starts;
-  if (life > 0 && !has_memory) {
+  if (scenario_.is_elected && !found_record_) {
+    for (const auto& [instance, round] : last_sealed_) forgotten_.insert(instance);
+    for (const auto& [instance, verdict] : verdicts_) lost_verdicts_.insert(instance);
+  } else if (life > 0 && !has_memory && !scenario_.is_elected) {
     has_forgotten_ = true;
     for (const auto& [instance, verdict] : verdicts_) lost_verdicts_.insert(instance);
   }
   coordinators_[life] = {};
   coordinators_[life].host = host;
+}
+
+void Checker::OnPlaceTaken(int, bool has_record) {
+  if (!led_since_.empty()) ++tally_.takeovers;
+  led_since_.push_back(timeline_.now());
+  found_record_ = has_record;
+  troubles_.push_back({-1, FaultKind::kKillCoordinator, timeline_.now(), timeline_.now()});
+}
+
+void Checker::OnRecordKept(int life, const rendezvous::Record& record) {
+  int& kept = kept_restarts_[record.instance];
+  kept = std::max(kept, record.restart_count);
+  if (!record.verdict) return;
+  kept_verdicts_.try_emplace(record.instance, *record.verdict);
+  OnVerdictDurable(life);
 }
 
 void Checker::OnAgentStarted(AgentKey key) { agents_[key] = {}; }
@@ -199,6 +242,8 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
       }
     } else if (const auto* conclude = std::get_if<rendezvous::Conclude>(&action)) {
       OnConclude(life, *conclude, machine.current().instance);
+    } else if (const auto* record = std::get_if<rendezvous::Record>(&action)) {
+      if (record->verdict && !notes.verdict_recorded) notes.verdict_recorded = local;
     } else if (const auto* refuse = std::get_if<rendezvous::Refuse>(&action)) {
       OnRefuse(life, local, *refuse);
     } else if (const auto* close = std::get_if<rendezvous::CloseSession>(&action)) {

@@ -28,6 +28,7 @@ struct Tally {
   int stops = 0;       // jobs that a user ended
   int given_back = 0;  // restarts
   int limited = 0;     // jobs that a limit of restarts ended
+  int takeovers = 0;   // coordinators that etcd named behind another one
   void Add(const Tally& other);
 };
 
@@ -39,6 +40,8 @@ class Checker {
   void OnFault(const Fault& fault);
   void OnCoordinatorStarted(int life, int host, bool has_memory);
   void OnVerdictDurable(int life) { coordinators_[life].has_durable_verdict = true; }
+  void OnRecordKept(int life, const rendezvous::Record& record);
+  void OnPlaceTaken(int life, bool has_record);
   void OnStep(int life, TimePoint local, const rendezvous::RendezvousMachine& machine,
               const rendezvous::Event& event, const std::vector<rendezvous::Action>& actions);
   void OnAgentStarted(AgentKey key);
@@ -107,6 +110,7 @@ class Checker {
     bool has_stepped = false;
     bool has_durable_verdict = false;
     int host = -1;
+    std::optional<TimePoint> verdict_recorded;  // its own clock
   };
   struct Trouble {
     int node = 0;  // -1: the coordinator
@@ -137,6 +141,17 @@ class Checker {
   void OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action);
   void CheckExit(AgentKey key, const AgentNotes& agent);
   bool HadTrouble(int node, Duration window) const;
+  bool WasCut(int node, Duration window) const;
+  // A verdict that was told, as etcd did not answer, and is not kept there.
+  bool IsUnkept(const JobInstance& instance) const {
+    if (!scenario_.is_elected) return false;
+    const auto kept = kept_verdicts_.find(instance);
+    return kept == kept_verdicts_.end() || !(kept->second == verdicts_.at(instance));
+  }
+  // What was known of that job is not, and by no fault of a coordinator.
+  bool IsForgotten(const JobInstance& instance) const {
+    return scenario_.is_elected ? forgotten_.contains(instance) : has_forgotten_;
+  }
   // A round of a fixed number of nodes, each worker started once.
   bool EndsWithItsFirstNode() const {
     return scenario_.policy.max_restarts == 0 &&
@@ -157,6 +172,12 @@ class Checker {
   std::set<JobInstance> ordered_;              // ...to stop at once, as their coordinators heard
   bool has_forgotten_ = false;  // a coordinator was started without what the one before knew
   std::set<JobInstance> lost_verdicts_;  // ...among it these jobs' ends
+  // With etcd:
+  std::map<JobInstance, int> kept_restarts_;  // that a record of the job has counted
+  std::map<JobInstance, rendezvous::Verdict> kept_verdicts_;
+  std::vector<TimePoint> led_since_;  // each leader
+  bool found_record_ = false;         // as the place was taken last
+  std::set<JobInstance> forgotten_;   // of which no record was there for the next leader
 };
 
 }  // namespace ddprun::sim

@@ -89,7 +89,8 @@ void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<Roun
     if (last != last_sealed_.end() && key < last->second) {
       Broken(absl::StrCat("S3: ", NameOf(key), " is sealed after ", NameOf(last->second)));
     }
-    if (verdicts_.contains(key.instance) && !has_forgotten_) {
+    const bool may_go_on = IsForgotten(key.instance) || IsUnkept(key.instance);
+    if (verdicts_.contains(key.instance) && !may_go_on) {
       Broken("S10: " + NameOf(key) + " is sealed after the verdict");
     }
     sealed.insert(key);
@@ -97,7 +98,7 @@ void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<Roun
   const std::optional<TimePoint> ordered_at = agents_[agent].ordered_at;
   const Duration patience = scenario_.policy.evict_after + seconds(20);
   if (ordered_at && timeline_.now() - *ordered_at > seconds(5) && !HadTrouble(-1, patience) &&
-      !HadTrouble(agent.node, patience) && !has_forgotten_) {
+      !HadTrouble(agent.node, patience) && !IsForgotten(key.instance)) {
     Broken(absl::StrCat("P7: ", ::ddprun::sim::NameOf(agent), " is in ", NameOf(key),
                         ", and its user has stopped the job"));
   }
@@ -169,7 +170,16 @@ void Checker::CheckCharge(const RoundKey& key) {
   const auto last_key = last_sealed_.find(key.instance);
   if (last_key == last_sealed_.end()) return;
   const RoundNotes& last = rounds_[last_key->second];
-  const int before = last.any.restart_count;
+  int before = last.any.restart_count;
+  if (scenario_.is_elected) {
+    // The last may be a round that a leader began who could not know of the one before, whose nodes
+    // were cut off and are back.
+    for (const auto& [other, any] : rounds_) {
+      if (other.instance == key.instance && other != key) {
+        before = std::max(before, any.any.restart_count);
+      }
+    }
+  }
   // What was charged a moment before all died that knew of it may not be written yet.
   const bool is_unwritten =
       std::all_of(last.members.begin(), last.members.end(), [&](const auto& member) {
@@ -177,7 +187,13 @@ void Checker::CheckCharge(const RoundKey& key) {
         return agent.died_at && *agent.died_at >= last.sealed_at &&
                *agent.died_at - last.sealed_at < seconds(1);
       });
-  if (now < before && !has_forgotten_ && !is_unwritten) Broken("S9: the restart count fell");
+  // With etcd, what it was told of it holds.
+  const auto kept = kept_restarts_.find(key.instance);
+  const bool may_fall =
+      scenario_.is_elected ? kept == kept_restarts_.end() || now >= kept->second : is_unwritten;
+  if (now < before && !IsForgotten(key.instance) && !may_fall) {
+    Broken("S9: the restart count fell");
+  }
   if (now > before + 1) Broken("S9: the restart count jumped");
   if (now <= before) return;
   ++tally_.restarts;
@@ -186,16 +202,19 @@ void Checker::CheckCharge(const RoundKey& key) {
   // yet to come: that one's failure is charged.
   const bool is_told = !last.told.empty() || std::ranges::any_of(rounds_, [&](const auto& any) {
     return any.first.instance == key.instance &&
-           std::ranges::any_of(any.second.told,
-                               [&](const Told& told) { return told.life == round.sealed_by; });
+           std::ranges::any_of(any.second.told, [&](const Told& told) {
+             // With etcd the one before may have charged it, and lost its place since.
+             return told.life == round.sealed_by || scenario_.is_elected;
+           });
   });
-  if (!is_told && !has_forgotten_) {
+  if (!is_told && !IsForgotten(key.instance)) {
     Broken("S9: a restart was charged and nobody told of a failure");
   }
   const bool has_own = std::any_of(last.failed.begin(), last.failed.end(), [](const auto& failure) {
     return failure.second == EndCause::kOwn;
   });
-  const bool is_quiet = scenario_.spike == Duration{0} &&
+  // A coordinator that waits for its lease hears what waited meanwhile at once.
+  const bool is_quiet = !scenario_.is_elected && scenario_.spike == Duration{0} &&
                         scenario_.max_delay <= std::chrono::milliseconds(5) &&
                         std::none_of(troubles_.begin(), troubles_.end(), [](const Trouble& t) {
                           return t.to > t.from || t.kind == FaultKind::kHalfBreak;
@@ -220,7 +239,7 @@ void Checker::CheckGivenBack(const RoundKey& key, int given_back) {
   const Duration period = scenario_.policy.limits.budget_period;
   // A clock may go faster than the others.
   const bool was_long = begun && charged.value_or(timeline_.now()) - *begun >= period * 99 / 100;
-  if (period == Duration{0} || (!was_long && !has_forgotten_)) {
+  if (period == Duration{0} || (!was_long && !IsForgotten(key.instance))) {
     Broken(absl::StrCat("S9: ", given_back, " restarts were given back too early"));
   }
 }
@@ -259,7 +278,14 @@ std::string Checker::WhyMayStop(const RoundNotes& round) const {
   const Duration window = scenario_.policy.evict_after + seconds(20);
   // A coordinator in an agent goes with it, whether that has a place in the round or not.
   const int host = coordinators_.at(round.sealed_by).host;
-  if (host >= 0 && HadTrouble(host, window)) return "the coordinator's node had trouble";
+  // With etcd another one takes its place, unless it still leads and hears nobody but its own node:
+  // it cannot know who is cut off, and goes on without the others.
+  for (const auto& [life, notes] : coordinators_) {
+    if (scenario_.is_elected && WasCut(notes.host, window)) return "a coordinator was cut off";
+  }
+  if (host >= 0 && !scenario_.is_elected && HadTrouble(host, window)) {
+    return "the coordinator's node had trouble";
+  }
   for (const auto& [agent, assignment] : round.members) {
     if (HadTrouble(agent.node, window)) return "a node had trouble";
     const auto notes = agents_.find(agent);

@@ -1,6 +1,10 @@
 #include "tests/sim/cluster.h"
 
 #include <algorithm>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/server/job_file.h"
 
 namespace ddprun::sim {
 namespace {
@@ -21,7 +25,12 @@ Cluster::Cluster(const Scenario& scenario, bool is_loud)
       network_(scenario, timeline_),
       book_(scenario, timeline_),
       nodes_(scenario.nodes.size()) {
-  if (scenario.is_apart) StartCoordinator(nullptr);
+  if (scenario.is_elected) {
+    etcd_.emplace(
+        timeline_, scenario.seed, scenario.heal_at, JobKeyOf(scenario),
+        [this](const auto& asked, const auto& answer, const auto&) { OnEtcdAsked(asked, answer); });
+  }
+  if (scenario.is_apart) StartCoordinator(nullptr, {});
   for (size_t node = 0; node < nodes_.size(); ++node) {
     ++waiting_starts_;
     timeline_.At(scenario.nodes[node].start, [this, node] {
@@ -40,6 +49,7 @@ RunResult Cluster::Run() {
     if (timeline_.steps() == kMaxSteps) checker_.Broken("P7: it goes round in circles");
   }
   checker_.AtEnd(IsOver());
+  if (scenario_.is_elected && IsOver()) CheckEtcd();
   return {.breaches = checker_.breaches(),
           .hash = trace_.hash(),
           .steps = timeline_.steps(),
@@ -60,7 +70,12 @@ void Cluster::StartAgent(int node) {
       scenario_, timeline_, network_, trace_, book_,
       SimAgent::Setup{.key = key,
                       .coordinator = [this] { return Listening(); },
-                      .host = [this, key]() mutable { return StartCoordinator(&key); },
+                      .host =
+                          [this, key](const SimContact::Hosting& hosting) mutable {
+                            return StartCoordinator(&key, hosting);
+                          },
+                      .etcd = etcd_ ? &*etcd_ : nullptr,
+                      .find = [this](const rendezvous::Leader& place) { return At(place); },
                       .ended = [this, key](int exit_code) { OnAgentEnded(key, exit_code); }}));
   place.agent = agents_.back().get();
   place.agent->Begin();
@@ -76,7 +91,7 @@ void Cluster::OnAgentEnded(AgentKey key, int exit_code) {
   });
 }
 
-SimCoordinator* Cluster::StartCoordinator(AgentKey* host) {
+SimCoordinator* Cluster::StartCoordinator(AgentKey* host, const SimContact::Hosting& hosting) {
   const SimClock clock = host == nullptr ? scenario_.coordinator_clock
                                          : scenario_.nodes[static_cast<size_t>(host->node)].clock;
   if (!scenario_.keeps_file) file_ = {};
@@ -86,14 +101,18 @@ SimCoordinator* Cluster::StartCoordinator(AgentKey* host) {
     if (agent != nullptr) return agent->HostFinished();
     coordinators_[index]->End();
     if (!scenario_.has_next_job || index > 0) return;
-    timeline_.After(std::chrono::milliseconds(300), [this] { StartCoordinator(nullptr); });
+    timeline_.After(std::chrono::milliseconds(300), [this] { StartCoordinator(nullptr, {}); });
   };
   coordinators_.push_back(std::make_unique<SimCoordinator>(
       scenario_, timeline_, network_, trace_, file_,
       SimCoordinator::Start{.life = static_cast<int>(index),
                             .host = host == nullptr ? -1 : host->node,
                             .clock = clock,
-                            .finished = finished}));
+                            .finished = finished,
+                            .etcd = etcd_ ? &*etcd_ : nullptr,
+                            .seen_revision = hosting.seen_revision,
+                            .began = hosting.began,
+                            .lost = hosting.lost}));
   return coordinators_.back().get();
 }
 
@@ -104,59 +123,126 @@ SimCoordinator* Cluster::Listening() {
   return nullptr;
 }
 
+SimCoordinator* Cluster::At(const rendezvous::Leader& place) {
+  const auto found = std::ranges::find_if(
+      coordinators_, [&](const auto& coordinator) { return coordinator->place() == place; });
+  return found == coordinators_.end() ? nullptr : found->get();
+}
+
+SimCoordinator* Cluster::Leading() {
+  const std::optional<rendezvous::EtcdKey> key = etcd_->model().Find(LeaderKeyOf(scenario_));
+  SimCoordinator* leader = key ? At(*rendezvous::DecodeLeader(key->value)) : nullptr;
+  return leader != nullptr && leader->is_listening() ? leader : nullptr;
+}
+
+void Cluster::OnEtcdAsked(const SimEtcd::Asked& asked, const rendezvous::EtcdAnswer& answer) {
+  const auto* transaction = std::get_if<rendezvous::EtcdTransaction>(&asked.call);
+  if (transaction == nullptr || !answer.outcome.is_applied || transaction->puts.empty()) return;
+  const SimCoordinator* writer = At(*rendezvous::DecodeLeader(asked.self));
+  const std::optional<rendezvous::EtcdKey> job = etcd_->model().Find(JobKeyOf(scenario_));
+  if (transaction->puts[0].key == JobKeyOf(scenario_)) {
+    return trace_.RecordKept(writer->life(), *rendezvous::DecodeRecord(job->value));
+  }
+  trace_.PlaceTaken(writer->life(), writer->host(), job.has_value());
+  for (const auto& other : coordinators_) {
+    // Clocks differ by a part in a thousand of a lease.
+    if (other.get() == writer || !other->IsSpeaking(std::chrono::milliseconds(10))) continue;
+    checker_.Broken(absl::StrCat("S17: coordinator ", writer->life(), " takes the place of ",
+                                 other->life(), ", which speaks"));
+  }
+}
+
+// Behind what is under way yet and the longest lease nothing of the job may be there.
+void Cluster::CheckEtcd() {
+  const TimePoint last = timeline_.now() + std::chrono::seconds(20);
+  while (timeline_.RunNext(last)) {
+  }
+  etcd_->model().EndLeases(last + JobTimeOf(scenario_) + std::chrono::seconds(5));
+  const size_t left = etcd_->model().size();
+  if (left > 0) checker_.Broken(absl::StrCat("P8: ", left, " keys and leases are left in etcd"));
+}
+
 TimePoint Cluster::UndoneAt(const Fault& fault) const {
   return std::min(fault.at + fault.duration, std::max(scenario_.heal_at, fault.at));
 }
 
 void Cluster::Strike(const Fault& fault) {
-  trace_.Faulted(fault);
   switch (fault.kind) {
     case FaultKind::kCutCoordinator:
-      return network_.CutCoordinator(UndoneAt(fault) - fault.at);
     case FaultKind::kPauseCoordinator:
     case FaultKind::kKillCoordinator:
     case FaultKind::kLoseFile:
-      return StrikeCoordinator(fault);
+      if (scenario_.is_elected) return StrikeLeader(fault);
+      trace_.Faulted(fault);
+      if (fault.kind != FaultKind::kCutCoordinator) return StrikeCoordinator(fault);
+      if (scenario_.is_apart) return network_.CutCoordinator(UndoneAt(fault) - fault.at);
+      return network_.Cut(0, true, true, UndoneAt(fault) - fault.at);
     case FaultKind::kBreakStream:
-      return network_.BreakStream(fault.node);
     case FaultKind::kHalfBreak:
-      return network_.HalfBreak(fault.node);
     case FaultKind::kCutNode:
-      return network_.Cut(fault.node, true, true, UndoneAt(fault) - fault.at);
     case FaultKind::kCutUp:
-      return network_.Cut(fault.node, true, false, UndoneAt(fault) - fault.at);
     case FaultKind::kCutDown:
-      return network_.Cut(fault.node, false, true, UndoneAt(fault) - fault.at);
+      trace_.Faulted(fault);
+      return StrikePath(fault);
+    case FaultKind::kSilentEtcd:
+    case FaultKind::kSlowEtcd:
+    case FaultKind::kCutFromEtcd:
+      trace_.Faulted(fault);
+      return StrikeEtcd(fault);
     case FaultKind::kPauseAgent:
     case FaultKind::kKillAgent:
     case FaultKind::kSignalAgent:
     case FaultKind::kOrderStop:
     case FaultKind::kWorkerFails:
     case FaultKind::kWorkerKilled:
+      trace_.Faulted(fault);
       return StrikeNode(fault);
+  }
+}
+
+// With etcd the coordinator's faults are its agent's, or its machine's.
+void Cluster::StrikeLeader(Fault fault) {
+  const SimCoordinator* leader = Leading();
+  if (leader == nullptr) return;
+  fault.node = leader->host();
+  fault.kind = fault.kind == FaultKind::kCutCoordinator     ? FaultKind::kCutNode
+               : fault.kind == FaultKind::kPauseCoordinator ? FaultKind::kPauseAgent
+                                                            : FaultKind::kKillAgent;
+  Strike(fault);
+}
+
+void Cluster::StrikeEtcd(const Fault& fault) {
+  switch (fault.kind) {
+    case FaultKind::kSilentEtcd:
+      return etcd_->Stop(UndoneAt(fault), fault.detail == 1);
+    case FaultKind::kSlowEtcd:
+      return etcd_->Slow(UndoneAt(fault), std::chrono::seconds(1));
+    default:
+      return etcd_->Cut(static_cast<size_t>(fault.node), UndoneAt(fault));
+  }
+}
+
+void Cluster::StrikePath(const Fault& fault) {
+  const Duration duration = UndoneAt(fault) - fault.at;
+  switch (fault.kind) {
+    case FaultKind::kBreakStream:
+      return network_.BreakStream(fault.node);
+    case FaultKind::kHalfBreak:
+      return network_.HalfBreak(fault.node);
+    default:
+      network_.Cut(fault.node, fault.kind != FaultKind::kCutDown, fault.kind != FaultKind::kCutUp,
+                   duration);
+      if (etcd_ && fault.detail == 1) etcd_->Cut(static_cast<size_t>(fault.node), UndoneAt(fault));
+      return;
   }
 }
 
 void Cluster::StrikeNode(const Fault& fault) {
   SimAgent* agent = nodes_[static_cast<size_t>(fault.node)].agent;
   if (agent == nullptr || !agent->is_alive()) return;
-  SimCoordinator* coordinator = agent->contact().hosted();
-  const Duration duration = UndoneAt(fault) - fault.at;
   switch (fault.kind) {
     case FaultKind::kPauseAgent:
-      if (agent->is_paused()) return;
-      agent->Pause();
-      if (coordinator != nullptr) {
-        coordinator->Pause();
-        network_.CoordinatorStopsAnswering(duration);
-      } else {
-        network_.StopAnswering(fault.node, duration);
-      }
-      timeline_.After(duration, [agent, coordinator] {
-        if (coordinator != nullptr) coordinator->Resume();
-        agent->Resume();
-      });
-      return;
+      return PauseAgent(fault);
     case FaultKind::kKillAgent:
       return KillAgent(fault);
     case FaultKind::kSignalAgent:
@@ -172,6 +258,23 @@ void Cluster::StrikeNode(const Fault& fault) {
     default:
       return;
   }
+}
+
+void Cluster::PauseAgent(const Fault& fault) {
+  SimAgent* agent = nodes_[static_cast<size_t>(fault.node)].agent;
+  SimCoordinator* coordinator = agent->contact().hosted();
+  const Duration duration = UndoneAt(fault) - fault.at;
+  if (agent->is_paused()) return;
+  agent->Pause();
+  if (coordinator != nullptr) {
+    coordinator->Pause();
+    network_.CoordinatorStopsAnswering(scenario_.is_elected ? fault.node : 0, duration);
+  }
+  if (coordinator == nullptr || scenario_.is_elected) network_.StopAnswering(fault.node, duration);
+  timeline_.After(duration, [agent, coordinator] {
+    if (coordinator != nullptr) coordinator->Resume();
+    agent->Resume();
+  });
 }
 
 void Cluster::KillAgent(const Fault& fault) {
@@ -195,7 +298,7 @@ void Cluster::StrikeCoordinator(const Fault& fault) {
   if (fault.kind == FaultKind::kPauseCoordinator) {
     if (coordinator->is_paused()) return;
     coordinator->Pause();
-    network_.CoordinatorStopsAnswering(duration);
+    network_.CoordinatorStopsAnswering(scenario_.is_apart ? -1 : 0, duration);
     timeline_.After(duration, [coordinator] { coordinator->Resume(); });
     return;
   }
@@ -204,7 +307,7 @@ void Cluster::StrikeCoordinator(const Fault& fault) {
   ++waiting_starts_;
   timeline_.After(duration, [this] {
     --waiting_starts_;
-    if (Listening() == nullptr) StartCoordinator(nullptr);
+    if (Listening() == nullptr) StartCoordinator(nullptr, {});
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,13 +39,22 @@ class Cluster {
     int lives = 0;
   };
   void StartAgent(int node);
-  SimCoordinator* StartCoordinator(AgentKey* host);
+  SimCoordinator* StartCoordinator(AgentKey* host, const SimContact::Hosting& hosting);
   void OnAgentEnded(AgentKey key, int exit_code);
   // The one that listens; null: nobody does.
   SimCoordinator* Listening();
+  // With etcd: the one at that place, dead or alive; the newest that begins or leads, or null.
+  SimCoordinator* At(const rendezvous::Leader& place);
+  SimCoordinator* Leading();
+  void OnEtcdAsked(const SimEtcd::Asked& asked, const rendezvous::EtcdAnswer& answer);
   void Strike(const Fault& fault);
   void StrikeNode(const Fault& fault);
   void StrikeCoordinator(const Fault& fault);
+  void StrikeLeader(Fault fault);
+  void CheckEtcd();
+  void StrikeEtcd(const Fault& fault);
+  void StrikePath(const Fault& fault);
+  void PauseAgent(const Fault& fault);
   void KillAgent(const Fault& fault);
   // When what the fault did is undone: not after all is well again.
   TimePoint UndoneAt(const Fault& fault) const;
@@ -57,6 +67,7 @@ class Cluster {
   Network network_;
   RoundBook book_;
   CoordinatorFile file_;
+  std::optional<SimEtcd> etcd_;
   std::vector<Node> nodes_;
   int waiting_starts_ = 0;  // processes that will be started yet
   // Everything that ever ran: what is under way may still reach it.

@@ -16,9 +16,11 @@ constexpr Duration kKeepaliveLast = seconds(10);
 
 }  // namespace
 
-StreamPtr Network::Open(int node, bool is_local, AgentEnd& agent, CoordinatorEnd& coordinator) {
+StreamPtr Network::Open(int node, int host, bool is_local, AgentEnd& agent,
+                        CoordinatorEnd& coordinator) {
   auto stream = std::make_shared<Stream>();
   stream->node = node;
+  stream->host = host;
   stream->is_local = is_local;
   stream->agent = &agent;
   stream->coordinator = &coordinator;
@@ -46,21 +48,22 @@ Duration Network::RoundTrip(Random& random) const { return Delay(random) + Delay
 TimePoint Network::UpClearAt(const Stream& stream) const {
   if (stream.is_local || scenario_.is_one_host) return TimePoint{};
   TimePoint clear = std::max(paths_[stream.node].up_until, coordinator_path_.down_until);
-  if (host_ >= 0) clear = std::max(clear, paths_[host_].down_until);
+  if (stream.host >= 0) clear = std::max(clear, paths_[stream.host].down_until);
   return clear;
 }
 
 TimePoint Network::DownClearAt(const Stream& stream) const {
   if (stream.is_local || scenario_.is_one_host) return TimePoint{};
   TimePoint clear = std::max(paths_[stream.node].down_until, coordinator_path_.up_until);
-  if (host_ >= 0) clear = std::max(clear, paths_[host_].up_until);
+  if (stream.host >= 0) clear = std::max(clear, paths_[stream.host].up_until);
   return clear;
 }
 
-bool Network::CanReach(int node) const {
-  if (node == host_ || scenario_.is_one_host) return true;
+bool Network::CanReach(int node, int host) const {
+  if (node == host || scenario_.is_one_host) return true;
   Stream stream;
   stream.node = node;
+  stream.host = host;
   return std::max(UpClearAt(stream), DownClearAt(stream)) <= timeline_.now();
 }
 
@@ -136,6 +139,20 @@ std::vector<StreamPtr> Network::OpenStreams(int node) const {
   return open;
 }
 
+std::vector<StreamPtr> Network::OpenStreamsTo(int host) const {
+  std::vector<StreamPtr> open = OpenStreams(-1);
+  std::erase_if(open, [host](const StreamPtr& stream) { return stream->host != host; });
+  return open;
+}
+
+std::vector<StreamPtr> Network::OpenStreamsAt(int node) const {
+  std::vector<StreamPtr> open = OpenStreams(-1);
+  std::erase_if(open, [node](const StreamPtr& stream) {
+    return stream->node != node && stream->host != node;
+  });
+  return open;
+}
+
 void Network::BreakLater(const StreamPtr& stream, Duration agent_after, Duration coordinator_after,
                          bool only_if_cut) {
   const auto still = [this, stream, only_if_cut] {
@@ -172,7 +189,7 @@ void Network::Cut(int node, bool up, bool down, Duration duration) {
   Path& path = paths_[static_cast<size_t>(node)];
   if (up) path.up_until = std::max(path.up_until, until);
   if (down) path.down_until = std::max(path.down_until, until);
-  for (const StreamPtr& stream : OpenStreams(node == host_ ? -1 : node)) {
+  for (const StreamPtr& stream : OpenStreamsAt(node)) {
     BreakLater(stream, stream->random.Between(kKeepaliveFirst, kKeepaliveLast),
                stream->random.Between(kKeepaliveFirst, kKeepaliveLast), true);
   }
@@ -180,7 +197,6 @@ void Network::Cut(int node, bool up, bool down, Duration duration) {
 
 void Network::CutCoordinator(Duration duration) {
   if (scenario_.is_one_host) return;
-  if (host_ >= 0) return Cut(host_, true, true, duration);
   const TimePoint until = timeline_.now() + duration;
   coordinator_path_.up_until = std::max(coordinator_path_.up_until, until);
   coordinator_path_.down_until = std::max(coordinator_path_.down_until, until);
@@ -199,8 +215,8 @@ void Network::StopAnswering(int node, Duration duration) {
   }
 }
 
-void Network::CoordinatorStopsAnswering(Duration duration) {
-  for (const StreamPtr& stream : OpenStreams(-1)) {
+void Network::CoordinatorStopsAnswering(int host, Duration duration) {
+  for (const StreamPtr& stream : OpenStreamsTo(host)) {
     const Duration patience = stream->random.Between(kKeepaliveFirst, kKeepaliveLast);
     if (patience >= duration) continue;
     timeline_.After(patience, [this, stream] { BreakAtAgent(stream); });

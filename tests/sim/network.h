@@ -52,6 +52,7 @@ class CoordinatorEnd {
 
 struct Stream {
   int node = 0;
+  int host = -1;          // the coordinator's node; -1: it runs apart
   bool is_local = false;  // within one process
   AgentEnd* agent = nullptr;
   CoordinatorEnd* coordinator = nullptr;
@@ -67,12 +68,9 @@ struct Stream {
 class Network {
  public:
   Network(const Scenario& scenario, Timeline& timeline)
-      : scenario_(scenario),
-        timeline_(timeline),
-        host_(scenario.is_apart ? -1 : 0),
-        paths_(scenario.nodes.size()) {}
+      : scenario_(scenario), timeline_(timeline), paths_(scenario.nodes.size()) {}
 
-  StreamPtr Open(int node, bool is_local, AgentEnd& agent, CoordinatorEnd& coordinator);
+  StreamPtr Open(int node, int host, bool is_local, AgentEnd& agent, CoordinatorEnd& coordinator);
   void SendUp(const StreamPtr& stream, Up up);
   void SendDown(const StreamPtr& stream, Down down);
   // The agent has said all: the coordinator ends the stream behind that.
@@ -88,13 +86,13 @@ class Network {
   void BreakStream(int node);
   void HalfBreak(int node);
   void Cut(int node, bool up, bool down, Duration duration);
-  void CutCoordinator(Duration duration);
+  void CutCoordinator(Duration duration);  // of one that runs apart
   // One end's process does not run: the other end's keepalive finds it.
   void StopAnswering(int node, Duration duration);
-  void CoordinatorStopsAnswering(Duration duration);
+  void CoordinatorStopsAnswering(int host, Duration duration);
 
-  // Whether a connection from the node to the coordinator can be made now.
-  bool CanReach(int node) const;
+  // Whether a connection from the node to the coordinator's can be made now.
+  bool CanReach(int node, int host) const;
   Duration RoundTrip(Random& random) const;
 
  private:
@@ -111,10 +109,12 @@ class Network {
   void BreakAtAgent(const StreamPtr& stream);
   void BreakAtCoordinator(const StreamPtr& stream, bool is_by_peer);
   std::vector<StreamPtr> OpenStreams(int node) const;
+  std::vector<StreamPtr> OpenStreamsTo(int host) const;
+  // ...that one end or the other has there.
+  std::vector<StreamPtr> OpenStreamsAt(int node) const;
 
   const Scenario& scenario_;
   Timeline& timeline_;
-  const int host_;  // the endpoint's node; -1: the coordinator runs apart
   std::vector<Path> paths_;
   Path coordinator_path_;
   std::vector<StreamPtr> streams_;

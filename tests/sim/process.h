@@ -19,11 +19,11 @@ class Process {
 
   bool is_alive() const { return is_alive_; }
   bool is_paused() const { return is_paused_; }
-  void Pause() { is_paused_ = true; }
+  virtual void Pause() { is_paused_ = true; }
   // What came meanwhile is found now.
-  void Resume();
+  virtual void Resume();
   // SIGKILL: nothing of it runs again.
-  void Die();
+  virtual void Die();
 
  protected:
   // Runs `work` in the process: now, or when it is continued, or never.

@@ -44,6 +44,12 @@ const char* FaultName(FaultKind kind) {
       return "a worker fails on";
     case FaultKind::kWorkerKilled:
       return "a worker is killed on";
+    case FaultKind::kSilentEtcd:
+      return "silence etcd";
+    case FaultKind::kSlowEtcd:
+      return "slow etcd down";
+    case FaultKind::kCutFromEtcd:
+      return "cut off from etcd";
   }
   return "";
 }
@@ -54,7 +60,11 @@ std::string Describe(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kCutCoordinator:
     case FaultKind::kPauseCoordinator:
+    case FaultKind::kSlowEtcd:
       return absl::StrCat(text, " for ", Seconds(fault.duration));
+    case FaultKind::kSilentEtcd:
+      return absl::StrCat(text, " for ", Seconds(fault.duration),
+                          fault.detail == 1 ? ", its leases then begin anew" : "");
     case FaultKind::kKillCoordinator:
     case FaultKind::kLoseFile:
       return absl::StrCat(text, ", start it again after ", Seconds(fault.duration));
@@ -65,7 +75,9 @@ std::string Describe(const Fault& fault) {
     case FaultKind::kCutUp:
     case FaultKind::kCutDown:
     case FaultKind::kPauseAgent:
-      return absl::StrCat(text, " n", fault.node, " for ", Seconds(fault.duration));
+    case FaultKind::kCutFromEtcd:
+      return absl::StrCat(text, " n", fault.node, " for ", Seconds(fault.duration),
+                          fault.detail == 1 ? ", and from etcd" : "");
     case FaultKind::kKillAgent:
       return absl::StrCat(
           text, " n", fault.node,
@@ -93,7 +105,10 @@ std::string Describe(const Scenario& scenario) {
   const rendezvous::Policy& policy = scenario.policy;
   std::string text = absl::StrCat(
       "nodes ", policy.min_nodes, ":", policy.max_nodes, policy.is_static ? " static" : "",
-      ", restarts ", policy.max_restarts, ", coordinator ", scenario.is_apart ? "apart" : "in n0",
+      ", restarts ", policy.max_restarts, ", coordinator ",
+      scenario.is_elected ? "elected"
+      : scenario.is_apart ? "apart"
+                          : "in n0",
       scenario.is_one_host ? ", one machine" : "", scenario.has_next_job ? ", a next job" : "",
       scenario.keeps_file ? " with a file" : " without a file", "\nlast call ",
       Seconds(policy.last_call), ", join timeout ", Seconds(policy.join_timeout), ", evict after ",

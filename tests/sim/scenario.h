@@ -30,6 +30,10 @@ enum class FaultKind {
   kOrderStop,         // `ddprun stop` on a node; `detail` 1: after the step
   kWorkerFails,       // a worker ends by itself
   kWorkerKilled,      // a worker is killed by a signal that somebody else sent
+  // With etcd, where the coordinator's faults are those of the agent in which it lives:
+  kSilentEtcd,   // none of it answers; `detail` 1: its leases then begin anew
+  kSlowEtcd,     // it answers late
+  kCutFromEtcd,  // no message passes between a node and etcd
 };
 const char* FaultName(FaultKind kind);
 
@@ -38,7 +42,8 @@ struct Fault {
   FaultKind kind = FaultKind::kBreakStream;
   int node = 0;
   Duration duration{0};
-  int detail = 0;  // of a worker: local rank * 256 + exit code or signal
+  // Of a worker: local rank * 256 + exit code or signal. Of a cut: where 1, from etcd as well.
+  int detail = 0;
 };
 std::string Describe(const Fault& fault);
 
@@ -54,7 +59,8 @@ struct Scenario {
   uint64_t seed = 0;
   rendezvous::Policy policy;
   launcher::AgentPolicy agent;
-  bool is_apart = false;        // the coordinator runs apart; else node 0 hosts it
+  bool is_apart = false;        // the coordinator runs apart; else node 0 hosts it, or:
+  bool is_elected = false;      // it lives in the agent that etcd names
   bool is_one_host = false;     // all nodes are agents of one machine, the endpoint's
   bool has_next_job = false;    // a node on which the job succeeded starts the next one at once
   bool keeps_file = true;       // the coordinator's file survives it
@@ -78,8 +84,8 @@ struct Scenario {
 // The name of the machine that a node's agent runs on.
 std::string HostOf(const Scenario& scenario, int node);
 
-// What the seed says. `node_count` 0: the seed says that, too.
-Scenario DrawScenario(uint64_t seed, int node_count);
+// What the seed says. `node_count` 0: the seed says that, too. `is_elected`: of a job with etcd.
+Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected = false);
 // Several lines: what is not a fault.
 std::string Describe(const Scenario& scenario);
 

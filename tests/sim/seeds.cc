@@ -19,14 +19,15 @@ std::string KindOf(const RunResult& result) {
 void Tell(uint64_t seed, const SeedRange& range, const RunResult& result) {
   std::printf("seed %llu breaks:\n", static_cast<unsigned long long>(seed));
   for (const std::string& breach : result.breaches) std::printf("  %s\n", breach.c_str());
-  const Scenario smallest = Minimise(DrawScenario(seed, range.node_count));
+  const Scenario smallest = Minimise(DrawScenario(seed, range.node_count, range.is_elected));
   std::printf("%sthe faults that are needed for it:\n", Describe(smallest).c_str());
   for (const Fault& fault : smallest.faults) std::printf("  %s\n", Describe(fault).c_str());
   for (const std::string& breach : RunScenario(smallest, range.is_loud).breaches) {
     std::printf("  => %s\n", breach.c_str());
   }
-  std::printf("replay: tools/sim --seed %llu%s\n", static_cast<unsigned long long>(seed),
-              range.node_count > 0 ? (" --nodes " + std::to_string(range.node_count)).c_str() : "");
+  std::printf("replay: tools/sim --seed %llu%s%s\n", static_cast<unsigned long long>(seed),
+              range.node_count > 0 ? (" --nodes " + std::to_string(range.node_count)).c_str() : "",
+              range.is_elected ? " --elected" : "");
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ uint64_t RunSeeds(SeedRange& range) {
   uint64_t steps = 0;
   Duration simulated{0};
   for (uint64_t seed = range.first; seed < range.first + range.count; ++seed) {
-    const Scenario scenario = DrawScenario(seed, range.node_count);
+    const Scenario scenario = DrawScenario(seed, range.node_count, range.is_elected);
     if (range.is_loud) std::printf("%s", Describe(scenario).c_str());
     const RunResult result = RunScenario(scenario, range.is_loud);
     steps += result.steps;
@@ -81,9 +82,9 @@ uint64_t RunSeeds(SeedRange& range) {
   const Tally& tally = range.tally;
   std::printf(
       "rounds %d, successes %d, failures %d, given up %d, losses %d, coordinator starts %d, "
-      "rounds taken over %d, restarts %d, stops %d\n",
+      "rounds taken over %d, restarts %d, stops %d, takeovers %d\n",
       tally.rounds, tally.successes, tally.failures, tally.given_up, tally.losses,
-      tally.coordinator_starts, tally.readopted, tally.restarts, tally.stops);
+      tally.coordinator_starts, tally.readopted, tally.restarts, tally.stops, tally.takeovers);
   std::printf("%llu steps, %.1f simulated hours\n", static_cast<unsigned long long>(steps),
               std::chrono::duration<double>(simulated).count() / 3600);
   std::printf("%llu seeds, %llu breaches\n", static_cast<unsigned long long>(range.count),

@@ -13,9 +13,10 @@ namespace ddprun::sim {
 struct SeedRange {
   uint64_t first = 1;
   uint64_t count = 10'000;
-  int node_count = 0;    // 0: the seed says
-  bool is_loud = false;  // print all that happens
-  Tally tally = {};      // out
+  int node_count = 0;       // 0: the seed says
+  bool is_loud = false;     // print all that happens
+  bool is_elected = false;  // of jobs with etcd
+  Tally tally = {};         // out
 };
 
 // Runs them, prints every breach with its seed and its smallest list of faults, then what was done;

@@ -45,6 +45,8 @@ SimAgent::SimAgent(const Scenario& scenario, Timeline& timeline, Network& networ
                 .now = [this] { return now(); },
                 .coordinator = setup_.coordinator,
                 .host = setup_.host,
+                .etcd = setup_.etcd,
+                .find = setup_.find,
                 .emit = [this](const rendezvous::RendezvousEvent& event) { Hear(event); }}) {}
 
 void SimAgent::Begin() {

@@ -21,7 +21,9 @@ class SimAgent final : public Process, public AgentEnd {
   struct Setup {
     AgentKey key;
     std::function<SimCoordinator*()> coordinator;
-    std::function<SimCoordinator*()> host;
+    std::function<SimCoordinator*(const SimContact::Hosting&)> host;
+    SimEtcd* etcd = nullptr;
+    std::function<SimCoordinator*(const rendezvous::Leader&)> find;
     // The process has ended by itself.
     std::function<void(int exit_code)> ended;
   };

@@ -21,14 +21,20 @@ constexpr Duration kHelloTimeout = seconds(5);
 
 rendezvous::ContactOptions OptionsOf(const Scenario& scenario, AgentKey key) {
   rendezvous::ContactOptions options;
-  options.mode = scenario.policy.is_static ? rendezvous::ContactOptions::Mode::kStatic
-                                           : rendezvous::ContactOptions::Mode::kDynamic;
+  using Mode = rendezvous::ContactOptions::Mode;
+  options.mode = scenario.is_elected         ? Mode::kElected
+                 : scenario.policy.is_static ? Mode::kStatic
+                                             : Mode::kDynamic;
   options.policy = scenario.policy;
   options.endpoint_host = scenario.is_apart ? "coordinator" : "n0";
   options.endpoint_port = 29400;
   if (scenario.is_apart) options.is_host = false;
   options.node_rank = scenario.nodes[static_cast<size_t>(key.node)].node_rank;
   return options;
+}
+
+std::string PlaceOf(const rendezvous::Leader& leader) {
+  return absl::StrCat(leader.address, ":", leader.port);
 }
 
 uint64_t SeedOf(const Scenario& scenario, AgentKey key) {
@@ -67,17 +73,58 @@ void SimContact::Answer(Duration after, std::function<rendezvous::ContactEvent()
 }
 
 SimContact::Outcome SimContact::LookNow() const {
-  if (!network_.CanReach(setup_.key.node)) return Outcome::kUnreachable;
-  const SimCoordinator* coordinator = setup_.coordinator();
-  if (coordinator == nullptr) return Outcome::kRefused;
-  return coordinator->is_paused() ? Outcome::kSilent : Outcome::kOurs;
+  const SimCoordinator* coordinator = Target();
+  const int host = NodeOf(coordinator);
+  if (!network_.CanReach(setup_.key.node, host)) return Outcome::kUnreachable;
+  if (coordinator == nullptr || !coordinator->is_listening()) return Outcome::kRefused;
+  return coordinator->is_greeting() ? Outcome::kOurs : Outcome::kSilent;
+}
+
+// The endpoint's is one for all that ever listen there.
+int SimContact::NodeOf(const SimCoordinator* coordinator) const {
+  if (!scenario_.is_elected) return scenario_.is_apart ? -1 : 0;
+  return coordinator == nullptr ? -1 : coordinator->host();
+}
+
+SimCoordinator* SimContact::Target() const {
+  return scenario_.is_elected ? found_ : setup_.coordinator();
 }
 
 void SimContact::Do(const rendezvous::CheckLocalName&) {
   Answer(milliseconds(1), [] { return Looked{.outcome = Outcome::kFound}; });
 }
 
-void SimContact::Do(const rendezvous::LookAtEndpoint&) {
+void SimContact::Do(const rendezvous::LookAtEndpoint& action) {
+  if (scenario_.is_elected) return LookByEtcd(action.is_key_only);
+  LookAtTarget();
+}
+
+void SimContact::LookByEtcd(bool is_key_only) {
+  setup_.etcd->Ask(
+      {.who = static_cast<size_t>(setup_.key.node),
+       .self = "",
+       .call = rendezvous::ReadKey{LeaderKeyOf(scenario_)}},
+      [this, is_key_only](const rendezvous::EtcdAnswer& answer) {
+        setup_.enter([this, is_key_only, answer] {
+          const bool has_key = answer.status.ok() && answer.key;
+          seen_revision_ = has_key ? answer.key->revision : 0;
+          if (!answer.status.ok()) {
+            return Give(Looked{.outcome = Outcome::kUnreachable, .text = "etcd does not answer"});
+          }
+          if (!has_key) return Give(Looked{.outcome = Outcome::kVacant, .text = "nobody leads"});
+          const rendezvous::Leader leader = *rendezvous::DecodeLeader(answer.key->value);
+          if (is_key_only) {
+            return Give(Looked{.outcome = Outcome::kFound,
+                               .text = "etcd says that it leads",
+                               .place = PlaceOf(leader)});
+          }
+          found_ = setup_.find(leader);
+          LookAtTarget();
+        });
+      });
+}
+
+void SimContact::LookAtTarget() {
   if (LookNow() != Outcome::kUnreachable) return Greet();
   timeline_.After(kSynAgain, [this] {
     if (LookNow() != Outcome::kUnreachable) return Greet();
@@ -98,7 +145,7 @@ void SimContact::Greet() {
   };
   if (first == Outcome::kSilent) {
     // The kernel connects for a stopped process, which greets once it is continued.
-    setup_.coordinator()->WhenRuns(
+    Target()->WhenGreeting(
         [this, answer] { timeline_.After(network_.RoundTrip(random_), answer); });
     return timeline_.After(kHelloTimeout, answer);
   }
@@ -111,34 +158,64 @@ rendezvous::Looked SimContact::SeenAs(Outcome outcome) const {
           .ip = outcome == Outcome::kUnreachable ? "" : "10.0.0.1",
           .is_this_host = !scenario_.is_apart && HostOf(scenario_, setup_.key.node) == "n0",
           .is_apart = scenario_.is_apart,
+          .place = scenario_.is_elected ? PlaceOf(found_->place()) : "",
           .is_unanswered = outcome == Outcome::kUnreachable};
 }
 
 void SimContact::Do(const rendezvous::HostHere&) {
+  if (scenario_.is_elected) return HostByEtcd();
   Answer(milliseconds(1), [this] {
     using rendezvous::Hosted;
     if (setup_.coordinator() != nullptr) return Hosted{.outcome = Hosted::Outcome::kPortTaken};
-    hosted_ = setup_.host();
+    hosted_ = setup_.host({});
     return Hosted{.outcome = Hosted::Outcome::kHosting};
   });
 }
 
+void SimContact::HostByEtcd() {
+  using rendezvous::Hosted;
+  hosted_ = setup_.host({.seen_revision = seen_revision_,
+                         .began =
+                             [this](bool leads, const std::string& why) {
+                               setup_.enter([this, leads, why] {
+                                 if (leads) return Give(Hosted{.place = PlaceOf(hosted_->place())});
+                                 hosted_ = nullptr;
+                                 Give(Hosted{.outcome = Hosted::Outcome::kPortTaken, .text = why});
+                               });
+                             },
+                         .lost =
+                             [this](const std::string& why) {
+                               setup_.enter([this, why] { Give(rendezvous::HostLost{why}); });
+                             }});
+}
+
 void SimContact::Do(const rendezvous::StopHosting&) {
+  if (scenario_.is_elected) {
+    return hosted_->EndThen([this] {
+      setup_.enter([this] {
+        hosted_ = nullptr;
+        Give(rendezvous::HostStopped{});
+      });
+    });
+  }
   if (hosted_ != nullptr) hosted_->End();
   hosted_ = nullptr;
   Answer(milliseconds(1), [] { return rendezvous::HostStopped{}; });
 }
 
 void SimContact::Do(const rendezvous::OpenLink& action) {
-  SimCoordinator* coordinator = action.is_local ? hosted_ : setup_.coordinator();
-  if (coordinator == nullptr || (!action.is_local && !network_.CanReach(setup_.key.node))) {
+  SimCoordinator* coordinator = action.is_local ? hosted_ : Target();
+  const int host = NodeOf(coordinator);
+  const bool listens = coordinator != nullptr && coordinator->is_listening();
+  if (!listens || (!action.is_local && !network_.CanReach(setup_.key.node, host))) {
     return Answer(network_.RoundTrip(random_),
                   [] { return rendezvous::LinkEnded{.text = "no connection"}; });
   }
-  stream_ = network_.Open(setup_.key.node, action.is_local, end_, *coordinator);
+  stream_ = network_.Open(setup_.key.node, host, action.is_local, end_, *coordinator);
 }
 
 void SimContact::Do(const rendezvous::SayEvent& action) {
+  if (stream_ == nullptr) return;  // it could not be opened, which is about to be heard
   rendezvous::Event event = action.event;
   std::visit(
       [&](auto& any) {

@@ -16,6 +16,12 @@ namespace ddprun::sim {
 
 class SimContact {
  public:
+  // With etcd a coordinator begins when it leads.
+  struct Hosting {
+    int64_t seen_revision = 0;
+    std::function<void(bool leads, const std::string& why)> began;
+    std::function<void(const std::string& why)> lost;
+  };
   struct Setup {
     AgentKey key;
     // Runs work in the agent's process.
@@ -24,7 +30,10 @@ class SimContact {
     // Who listens at the endpoint; null: nobody does.
     std::function<SimCoordinator*()> coordinator;
     // Starts one in this process.
-    std::function<SimCoordinator*()> host;
+    std::function<SimCoordinator*(const Hosting&)> host;
+    // With etcd: the coordinator at a place, which may be gone.
+    SimEtcd* etcd = nullptr;
+    std::function<SimCoordinator*(const rendezvous::Leader&)> find;
     std::function<void(const rendezvous::RendezvousEvent&)> emit;
   };
   SimContact(const Scenario& scenario, Timeline& timeline, Network& network, AgentEnd& end,
@@ -40,7 +49,13 @@ class SimContact {
 
  private:
   using Outcome = rendezvous::Looked::Outcome;
+  // What is looked at: the endpoint, or where etcd's word leads.
+  SimCoordinator* Target() const;
+  int NodeOf(const SimCoordinator* coordinator) const;
   Outcome LookNow() const;
+  void LookAtTarget();
+  void LookByEtcd(bool is_key_only);
+  void HostByEtcd();
   // Says hello over a connection that can be made now.
   void Greet();
   rendezvous::Looked SeenAs(Outcome outcome) const;
@@ -66,6 +81,9 @@ class SimContact {
   bool is_stepping_ = false;
   StreamPtr stream_;
   SimCoordinator* hosted_ = nullptr;
+  // With etcd:
+  SimCoordinator* found_ = nullptr;  // where the last look was
+  int64_t seen_revision_ = 0;        // of the leader's key
 };
 
 }  // namespace ddprun::sim

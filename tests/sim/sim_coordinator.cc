@@ -12,6 +12,8 @@ namespace {
 using rendezvous::Action;
 using rendezvous::Event;
 
+constexpr int kFirstPort = 10'000;
+
 void SetSession(Event& event, SessionId session) {
   std::visit(
       [session](auto& any) {
@@ -31,11 +33,19 @@ SimCoordinator::SimCoordinator(const Scenario& scenario, Timeline& timeline, Net
       trace_(trace),
       file_(file),
       start_(start),
-      random_(Mix(scenario.seed, 5, static_cast<uint64_t>(start.life))) {
+      random_(Mix(scenario.seed, 5, static_cast<uint64_t>(start_.life))) {
+  if (start_.etcd != nullptr) {
+    TakePlace();
+  } else {
+    ReadFile();
+  }
+}
+
+void SimCoordinator::ReadFile() {
   const bool has_memory = file_.instance.is_known();
   // Without the file the time of day counts: it grows.
   const uint64_t time_of_day =
-      1'000'000 + static_cast<uint64_t>(timeline.now().time_since_epoch().count() / 1000);
+      1'000'000 + static_cast<uint64_t>(timeline_.now().time_since_epoch().count() / 1000);
   rendezvous::Beginning beginning{
       .epoch = Epoch{file_.epoch != Epoch{} ? file_.epoch.value + 1 : time_of_day},
       .instance = has_memory ? file_.instance : JobInstance{random_.Next(), random_.Next()},
@@ -45,12 +55,84 @@ SimCoordinator::SimCoordinator(const Scenario& scenario, Timeline& timeline, Net
       .verdict = file_.verdict};
   // The instance is the job's only once the machine says so, by a Record.
   file_.epoch = beginning.epoch;
+  Begin(beginning);
+}
+
+void SimCoordinator::Begin(const rendezvous::Beginning& beginning) {
   // One that runs apart learns from the first node how large the job is.
+  is_taken_up_ = beginning.is_remembered || beginning.verdict.has_value();
   machine_ = std::make_unique<rendezvous::RendezvousMachine>(
-      start.host < 0 ? std::nullopt : std::optional(scenario.policy), beginning, now());
-  trace_.CoordinatorStarted(start_.life, start_.host, beginning.epoch, has_memory);
+      start_.host < 0 ? std::nullopt : std::optional(scenario_.policy), beginning, now());
+  trace_.CoordinatorStarted(start_.life, start_.host, beginning.epoch, beginning.is_remembered);
   if (beginning.verdict) trace_.VerdictDurable(start_.life);
   Enter([] {});
+}
+
+void SimCoordinator::TakePlace() {
+  leadership_ = std::make_unique<SimLeadership>(
+      scenario_, timeline_, *start_.etcd,
+      SimLeadership::Setup{.node = start_.host,
+                           .clock = start_.clock,
+                           .self = {.address = absl::StrCat("10.0.0.", start_.host + 1),
+                                    .port = static_cast<uint16_t>(kFirstPort + start_.life),
+                                    .host = absl::StrCat("n", start_.host)},
+                           .seen_revision = start_.seen_revision,
+                           .seed = random_.Next(),
+                           .begun =
+                               [this](const rendezvous::Beginning& beginning) {
+                                 Begin(beginning);
+                                 start_.began(true, "");
+                                 for (const auto& greeting : std::exchange(greetings_, {}))
+                                   Enter(greeting);
+                               },
+                           .failed =
+                               [this](const std::string& why) {
+                                 has_ended_ = true;
+                                 is_port_open_ = false;
+                                 network_.CloseAllOf(*this);
+                                 start_.began(false, why);
+                               },
+                           .lost = start_.lost,
+                           .changed = [this] { Enter([this] { TakeTurns(); }); }});
+  leadership_->Begin();
+}
+
+bool SimCoordinator::IsSpeaking(Duration ahead) const {
+  return machine_ != nullptr && is_alive() && !is_paused() && !has_ended_ &&
+         leadership_->MayTell(ahead);
+}
+
+void SimCoordinator::WhenGreeting(std::function<void()> then) {
+  if (machine_ == nullptr) return greetings_.push_back(std::move(then));
+  Enter(std::move(then));
+}
+
+void SimCoordinator::InTurn(std::function<void()> work) {
+  turns_.push_back(std::move(work));
+  TakeTurns();
+}
+
+void SimCoordinator::TakeTurns() {
+  while (!turns_.empty() && MayTell()) {
+    const std::function<void()> work = std::move(turns_.front());
+    turns_.pop_front();
+    if (!has_ended_) work();
+  }
+}
+
+void SimCoordinator::Pause() {
+  Process::Pause();
+  if (leadership_ != nullptr) leadership_->Pause();
+}
+
+void SimCoordinator::Resume() {
+  if (leadership_ != nullptr) leadership_->Resume();
+  Process::Resume();
+}
+
+void SimCoordinator::Die() {
+  Process::Die();
+  if (leadership_ != nullptr) leadership_->Die();
 }
 
 rendezvous::Stamp SimCoordinator::current() const {
@@ -68,13 +150,28 @@ void SimCoordinator::Kill() {
 
 void SimCoordinator::End() {
   if (std::exchange(has_ended_, true)) return;
+  is_port_open_ = false;
   sessions_.clear();
   network_.CloseAllOf(*this);
 }
 
+void SimCoordinator::EndThen(std::function<void()> then) {
+  TakeTurns();
+  has_ended_ = true;
+  sessions_.clear();
+  network_.CloseAllOf(*this);
+  const bool has_begun = is_taken_up_ || machine_->current().round != Round{};
+  using Ending = rendezvous::LeaderCore::Ending;
+  leadership_->End(machine_->is_finished() || !has_begun ? Ending::kForget : Ending::kLeave,
+                   [this, then = std::move(then)] {
+                     is_port_open_ = false;
+                     then();
+                   });
+}
+
 void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
   Enter([this, stream, up] {
-    if (has_ended_) return;
+    if (has_ended_) return network_.CloseAtCoordinator(stream);
     if (stream->session == SessionId{}) {
       stream->session = SessionId{++last_session_};
       sessions_[stream->session] = stream;
@@ -87,15 +184,19 @@ void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
       joined->source_addr = absl::StrCat("10.0.0.", stream->node + 1);
       joined->accepted_addr = "10.0.0.100";
     }
-    Apply(stream->session, numbered, up.sequence);
+    InTurn([this, id = stream->session, posted = now(), numbered, sequence = up.sequence] {
+      Event aged = numbered;
+      rendezvous::AddWait(now() - posted, aged);
+      Apply(id, aged, sequence);
+    });
   });
 }
 
 void SimCoordinator::HearUpBroken(const StreamPtr& stream, bool is_by_peer) {
   Enter([this, stream, is_by_peer] {
-    if (!sessions_.contains(stream->session)) return;
-    sessions_.erase(stream->session);
-    StepMachine(rendezvous::SessionBroken{stream->session, is_by_peer});
+    InTurn([this, id = stream->session, is_by_peer] {
+      if (sessions_.erase(id) > 0) StepMachine(rendezvous::SessionBroken{id, is_by_peer});
+    });
   });
 }
 
@@ -135,6 +236,12 @@ void SimCoordinator::CarryOut(const Action& action) {
 
 void SimCoordinator::Write(const rendezvous::Record& record) {
   const bool has_verdict = record.verdict.has_value();
+  if (leadership_ != nullptr) {
+    const auto tell = [this] {
+      Enter([this] { InTurn([this] { StepMachine(rendezvous::Recorded{}); }); });
+    };
+    return leadership_->Write(record, has_verdict ? std::function<void()>(tell) : nullptr);
+  }
   const auto written = [this, has_verdict] {
     Enter([this, has_verdict] {
       if (has_verdict && !has_ended_) StepMachine(rendezvous::Recorded{});
@@ -152,7 +259,9 @@ void SimCoordinator::Write(const rendezvous::Record& record) {
 }
 
 void SimCoordinator::AfterWork() {
-  if (has_ended_) return;
+  if (has_ended_ || machine_ == nullptr) return;
+  // Without a turn nothing is due: it comes with etcd's word.
+  if (!MayTell()) return ArmTimer(std::nullopt);
   const std::optional<TimePoint> deadline = machine_->NextDeadline();
   if (deadline && *deadline <= now()) StepMachine(rendezvous::TimePassed{});
   ArmTimer(machine_->NextDeadline());

@@ -2,14 +2,18 @@
 #ifndef DDPRUN_TESTS_SIM_SIM_COORDINATOR_H_
 #define DDPRUN_TESTS_SIM_SIM_COORDINATOR_H_
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "rendezvous/core/rendezvous_machine.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
+#include "tests/sim/sim_leadership.h"
 #include "tests/sim/trace.h"
 
 namespace ddprun::sim {
@@ -30,27 +34,51 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
     int host = -1;  // the node in whose agent it lives; -1: none
     SimClock clock;
     std::function<void()> finished;  // the job's end is known wherever it can be
+    // With etcd: it begins once it leads; until then it only listens.
+    SimEtcd* etcd = nullptr;
+    int64_t seen_revision = 0;
+    std::function<void(bool leads, const std::string& why)> began = nullptr;
+    std::function<void(const std::string& why)> lost = nullptr;
   };
   SimCoordinator(const Scenario& scenario, Timeline& timeline, Network& network, Trace& trace,
                  CoordinatorFile& file, Start start);
 
+  int life() const { return start_.life; }
   int host() const { return start_.host; }
   // It listens, whether it runs or is stopped.
-  bool is_listening() const { return is_alive() && !has_ended_; }
-  bool is_finished() const { return machine_->is_finished(); }
+  bool is_listening() const { return is_alive() && is_port_open_; }
+  // It greets who connects.
+  bool is_greeting() const { return !is_paused() && machine_ != nullptr; }
+  // It may speak for the job, and would `ahead` of the present.
+  bool IsSpeaking(Duration ahead) const;
+  // Where the others find it, with etcd.
+  const rendezvous::Leader& place() const { return leadership_->self(); }
   // SIGKILL: the kernel closes its connections.
   void Kill();
   // The orderly end: the port is closed, and so are the connections.
   void End();
+  // Likewise with etcd, where what it has there is seen to before the port is closed.
+  void EndThen(std::function<void()> then);
 
-  // `then` happens in the process: now, or when it is continued, or never.
-  void WhenRuns(std::function<void()> then) { Enter(std::move(then)); }
+  // `then` happens in the process once it greets: now, or when it is continued, or never.
+  void WhenGreeting(std::function<void()> then);
+
+  void Pause() override;
+  void Resume() override;
+  void Die() override;
 
   void HearUp(const StreamPtr& stream, const Up& up) override;
   void HearUpBroken(const StreamPtr& stream, bool is_by_peer) override;
 
  private:
   void AfterWork() override;
+  void ReadFile();
+  void TakePlace();
+  void Begin(const rendezvous::Beginning& beginning);
+  // When the coordinator may speak: now, or behind all that waits for it.
+  void InTurn(std::function<void()> work);
+  void TakeTurns();
+  bool MayTell() const { return leadership_ == nullptr || leadership_->MayTell(); }
   void Apply(SessionId id, const rendezvous::Event& event, uint64_t sequence);
   void StepMachine(const rendezvous::Event& event);
   void CarryOut(const rendezvous::Action& action);
@@ -68,6 +96,11 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   uint64_t last_session_ = 0;
   Random random_;
   bool has_ended_ = false;
+  bool is_port_open_ = true;
+  bool is_taken_up_ = false;                   // an earlier coordinator's job
+  std::unique_ptr<SimLeadership> leadership_;  // null: not by etcd
+  std::deque<std::function<void()>> turns_;
+  std::vector<std::function<void()>> greetings_;  // that wait for its beginning
 };
 
 }  // namespace ddprun::sim

@@ -10,11 +10,12 @@
 namespace {
 
 constexpr char kUsage[] =
-    "usage: sim [--seeds N] [--seed S] [--nodes N]\n"
+    "usage: sim [--seeds N] [--seed S] [--nodes N] [--elected]\n"
     "  --seeds N    how many (10000)\n"
     "  --seed S     the first of them (1); without --seeds this one alone, printing all that "
     "happens in it\n"
-    "  --nodes N    so many nodes at most in every job; without it the seed decides\n";
+    "  --nodes N    so many nodes at most in every job; without it the seed decides\n"
+    "  --elected    jobs whose coordinator lives in the agent that etcd names\n";
 
 }  // namespace
 
@@ -24,6 +25,10 @@ int main(int argc, char** argv) {
   bool has_seed = false;
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
+    if (name == "--elected") {
+      range.is_elected = true;
+      continue;
+    }
     const char* value = i + 1 < argc ? argv[++i] : nullptr;
     char* end = nullptr;
     const uint64_t number = value == nullptr ? 0 : std::strtoull(value, &end, 10);

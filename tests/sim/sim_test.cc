@@ -17,8 +17,10 @@ using std::chrono::seconds;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kSeeds = 500;  // instrumented code is several times slower
+constexpr uint64_t kElectedSeeds = 200;
 #else
 constexpr uint64_t kSeeds = 10'000;
+constexpr uint64_t kElectedSeeds = 3'000;
 #endif
 
 TEST_CASE("timeline: what happens, happens in order of time, then of planning") {
@@ -103,6 +105,26 @@ TEST_CASE("sim: the control plane keeps its promises in every seed") {
   CHECK(range.tally.stops > often(10));
   CHECK(range.tally.given_back > 0);
   CHECK(range.tally.limited > often(2));
+}
+
+TEST_CASE("sim: with etcd it keeps them in every seed while the leaders go and come") {
+  SeedRange range{.count = kElectedSeeds, .is_elected = true};
+  CHECK(RunSeeds(range) == 0);
+  const auto often = [](int in_thousand) {
+    return in_thousand * static_cast<int>(kElectedSeeds) / 1000;
+  };
+  CHECK(range.tally.rounds > often(550));
+  CHECK(range.tally.successes > often(200));
+  CHECK(range.tally.takeovers > often(300));
+  CHECK(range.tally.readopted > often(150));
+  CHECK(range.tally.restarts > often(30));
+}
+
+TEST_CASE("sim: with etcd a seed runs alike every time") {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const RunResult once = RunScenario(DrawScenario(seed, 0, true), false);
+    CHECK(once.hash == RunScenario(DrawScenario(seed, 0, true), false).hash);
+  }
 }
 
 }  // namespace

@@ -47,7 +47,9 @@ struct Rates {
   FaultKind kind;
   int weight;
 };
-std::vector<Rates> DrawRates(Random& random, bool is_apart) {
+// With etcd the coordinator suffers as one that runs apart does, and etcd, too.
+std::vector<Rates> DrawRates(Random& random, const Scenario& scenario) {
+  const bool is_apart = scenario.is_apart || scenario.is_elected;
   const FaultKind common[] = {
       FaultKind::kBreakStream, FaultKind::kHalfBreak,   FaultKind::kCutNode,
       FaultKind::kCutUp,       FaultKind::kCutDown,     FaultKind::kCutCoordinator,
@@ -71,6 +73,12 @@ std::vector<Rates> DrawRates(Random& random, bool is_apart) {
       if (random.Chance(50)) rates.push_back({kind, random.Between(1, 4)});
     }
   }
+  if (scenario.is_elected) {
+    for (const FaultKind kind :
+         {FaultKind::kSilentEtcd, FaultKind::kSlowEtcd, FaultKind::kCutFromEtcd}) {
+      if (random.Chance(50)) rates.push_back({kind, random.Between(1, 4)});
+    }
+  }
   return rates;
 }
 
@@ -89,7 +97,7 @@ Duration DrawDuration(Random& random, FaultKind kind) {
 
 std::vector<Fault> DrawFaults(Random& random, const Scenario& scenario) {
   std::vector<Fault> faults;
-  const std::vector<Rates> rates = DrawRates(random, scenario.is_apart);
+  const std::vector<Rates> rates = DrawRates(random, scenario);
   int total = 0;
   for (const Rates& rate : rates) total += rate.weight;
   const int count = total == 0 ? 0 : random.Between(0, 12);
@@ -116,6 +124,27 @@ std::vector<Fault> DrawFaults(Random& random, const Scenario& scenario) {
   std::sort(faults.begin(), faults.end(),
             [](const Fault& a, const Fault& b) { return a.at < b.at; });
   return faults;
+}
+
+// Some leaders that are killed stay so; some cuts are from etcd as well.
+void AdaptFaults(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 9));
+  for (Fault& fault : scenario.faults) {
+    switch (fault.kind) {
+      case FaultKind::kKillCoordinator:
+        if (random.Chance(30)) fault.duration = Duration{0};
+        continue;
+      case FaultKind::kCutCoordinator:
+      case FaultKind::kCutNode:
+      case FaultKind::kCutUp:
+      case FaultKind::kCutDown:
+      case FaultKind::kSilentEtcd:
+        fault.detail = random.Between(0, 1);
+        continue;
+      default:
+        continue;
+    }
+  }
 }
 
 // In some runs, once. From a stream of its own: the others are as they would be without.
@@ -145,16 +174,19 @@ void DrawLimits(uint64_t seed, rendezvous::Policy& policy) {
 
 }  // namespace
 
-Scenario DrawScenario(uint64_t seed, int node_count) {
+Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   Random random(Mix(seed, 1));
   Scenario scenario;
   scenario.seed = seed;
   const int max_nodes = node_count > 0 ? node_count : random.Between(1, random.Chance(10) ? 8 : 4);
   scenario.policy = DrawPolicy(random, max_nodes);
+  scenario.is_elected = is_elected;
+  if (is_elected) scenario.policy.is_static = false;
   scenario.is_apart = !scenario.policy.is_static && random.Chance(60);
   scenario.is_one_host = !scenario.is_apart && !scenario.policy.is_static && random.Chance(25);
   scenario.has_next_job = random.Chance(20);
-  scenario.keeps_file = random.Chance(60);
+  scenario.keeps_file = random.Chance(60) || is_elected;
+  if (is_elected) scenario.is_apart = scenario.is_one_host = false;
   scenario.coordinator_clock = DrawClock(random);
   launcher::AgentPolicy& agent = scenario.agent;
   agent.shutdown_timeout = seconds(random.Between(1, 5));
@@ -182,6 +214,7 @@ Scenario DrawScenario(uint64_t seed, int node_count) {
   scenario.max_follow_delay = milliseconds(random.Chance(50) ? 150 : random.Between(200, 3000));
   scenario.heal_at = TimePoint(seconds(random.Between(5, 60)));
   scenario.faults = DrawFaults(random, scenario);
+  if (is_elected) AdaptFaults(seed, scenario);
   DrawStop(seed, scenario);
   DrawLimits(seed, scenario.policy);
   // Whatever the state at the time of healing: a few rounds, each with its waits.

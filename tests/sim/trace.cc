@@ -146,6 +146,21 @@ void Trace::Broken(const std::string& what) { checker_.Broken(what); }
 
 void Trace::VerdictDurable(int life) { checker_.OnVerdictDurable(life); }
 
+void Trace::RecordKept(int life, const rendezvous::Record& record) {
+  Hash(300 + record.verdict.has_value());
+  if (is_loud_) {
+    Print(absl::StrCat("etcd keeps of coordinator ", life, " restart ", record.restart_count,
+                       record.verdict ? " and the verdict" : ""));
+  }
+  checker_.OnRecordKept(life, record);
+}
+
+void Trace::PlaceTaken(int life, int host, bool has_record) {
+  Hash(310 + has_record);
+  if (is_loud_) Print(absl::StrCat("etcd names coordinator ", life, " in n", host));
+  checker_.OnPlaceTaken(life, has_record);
+}
+
 void Trace::AgentStarted(AgentKey key) {
   Hash(200);
   if (is_loud_) Print(NameOf(key) + " starts");

@@ -55,6 +55,9 @@ class Trace {
                           const rendezvous::Event& event,
                           const std::vector<rendezvous::Action>& actions);
   void VerdictDurable(int life);
+  // With etcd: what a coordinator writes there stands.
+  void RecordKept(int life, const rendezvous::Record& record);
+  void PlaceTaken(int life, int host, bool has_record);
   void AgentStarted(AgentKey key);
   void AgentKilled(AgentKey key);
   void AgentHeard(AgentKey key, const rendezvous::RendezvousEvent& event);

@@ -41,7 +41,7 @@ TEST_CASE(
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(CountOf(result.out, "MASTER_ADDR=127.0.0.1\n") == 4);
   CHECK(CountOf(result.out, "connected\n") == 4);
-  Holds(result.err, "agents and the workers' store are encrypted");
+  Holds(result.err, "agents, the workers' store and ddp's tcp backend are encrypted");
   // The file goes with the job.
   CHECK(std::filesystem::is_empty(folder.path()));
   CheckNothingIsLeft();

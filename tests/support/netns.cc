@@ -11,8 +11,14 @@
 namespace ddprun::testing {
 namespace {
 
-// Runs `ip` with the words of `line`; returns what it complained of, empty when it succeeded.
-std::string Ip(const std::string& line) {
+int NextNumber() {
+  static int number = 0;
+  return ++number;
+}
+
+}  // namespace
+
+std::string RunIp(const std::string& line) {
   std::string tool;
   for (const char* path : {"/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip"}) {
     if (tool.empty() && access(path, X_OK) == 0) tool = path;
@@ -24,13 +30,6 @@ std::string Ip(const std::string& line) {
   Subprocess ip(argv);
   return ip.Wait() == 0 ? "" : "ip " + line + ": " + ip.err();
 }
-
-int NextNumber() {
-  static int number = 0;
-  return ++number;
-}
-
-}  // namespace
 
 Hosts::Hosts(int count)
     : count_(count),
@@ -60,28 +59,28 @@ bool Hosts::Build(std::string* why) {
     lines.push_back("-n " + Name(i) + " link set lo up");
   }
   for (const std::string& line : lines) {
-    *why = Ip(line);
+    *why = RunIp(line);
     if (!why->empty()) return false;
   }
   return true;
 }
 
 Hosts::~Hosts() {
-  for (int i = 1; i <= count_; ++i) Ip("netns del " + Name(i));
-  Ip("netns del " + Switch());
+  for (int i = 1; i <= count_; ++i) RunIp("netns del " + Name(i));
+  RunIp("netns del " + Switch());
 }
 
 void Hosts::AddAddress(int index, const std::string& address) {
   const bool is_ipv6 = address.find(':') != std::string::npos;
   // Without nodad an IPv6 address cannot be used at once.
-  const std::string why = Ip("-n " + Name(index) + " addr add " + address +
-                             (is_ipv6 ? "/64 dev eth0 nodad" : "/24 dev eth0"));
+  const std::string why = RunIp("-n " + Name(index) + " addr add " + address +
+                                (is_ipv6 ? "/64 dev eth0 nodad" : "/24 dev eth0"));
   DDP_CHECK(why.empty());
 }
 
 void Hosts::SetLink(int index, bool is_up) {
   const std::string why =
-      Ip("-n " + Switch() + " link set p" + std::to_string(index) + (is_up ? " up" : " down"));
+      RunIp("-n " + Switch() + " link set p" + std::to_string(index) + (is_up ? " up" : " down"));
   DDP_CHECK(why.empty());
 }
 

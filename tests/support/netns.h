@@ -7,6 +7,9 @@
 
 namespace ddprun::testing {
 
+// Runs `ip` with the words of `line`; what it complained of, "" when it succeeded.
+std::string RunIp(const std::string& line);
+
 // `count` namespaces with addresses 10.77.0.1, 10.77.0.2, ... on one bridge, which lives in a
 // namespace of its own: nothing of it is seen outside. Removed by the destructor.
 class Hosts {

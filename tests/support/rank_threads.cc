@@ -52,6 +52,7 @@ void RunRankThreads(const RankThreadsOptions& options,
       GroupMember member;
       member.rank = static_cast<int>(members.size());
       member.timeout = options.timeout;
+      member.round_key = options.round_key;
       member.capabilities.backend = options.use_tcp ? ddp::Backend::kTcp : ddp::Backend::kAuto;
       member.capabilities.host = absl::StrCat("host", node);
       member.capabilities.address = "127.0.0.1";

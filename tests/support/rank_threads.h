@@ -17,7 +17,11 @@ struct RankThreadsOptions {
   // Between all ranks, whatever the nodes.
   bool use_tcp = false;
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  std::string round_key{};  // GroupMember's
 };
+
+// A key of a round, for layouts whose links are sealed.
+inline const std::string kTestRoundKey(32, 'k');
 
 // Runs `body` once per rank at the same time and returns when all have returned. Every group must
 // form (checked). What `body` checks with doctest is counted as usual.

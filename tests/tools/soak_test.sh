@@ -39,4 +39,5 @@ expect 0 "left behind: 0; invariants broken: 0" "$DDPRUN" --minutes 0.25 --seed 
 expect 1 "left behind: " "$scratch/leaves" --minutes 0.001 --seed 1 --lanes short
 expect 1 "the agents ended with [77" "$scratch/forgets" --minutes 0.001 --seed 17 --lanes short
 expect 2 "no such lane: 'fast'" "$DDPRUN" --lanes fast
+expect 2 "no such lane: 'apart'" "$DDPRUN" --etcd --lanes apart
 exit "$status"

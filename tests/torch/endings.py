@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 import weakref
 
@@ -17,11 +18,13 @@ import torch.distributed as dist
 from expect import raised
 
 _kept = []
+_way_out_s = 0.0
 
 
 @atexit.register
 def _wait_for_kept():
     """Behind the end of the groups, which is registered later."""
+    time.sleep(_way_out_s)
     for work in _kept:
         try:
             work.wait()
@@ -161,6 +164,8 @@ def leave(rank):
     group = dist.new_group([1, 2])
     dist.barrier()
     if rank == 2:
+        global _way_out_s
+        _way_out_s = 0.5
         sys.exit(7)
     if rank == 1:
         dist.all_reduce(torch.ones(3), group=group)

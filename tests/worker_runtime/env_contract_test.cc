@@ -39,6 +39,7 @@ TEST_CASE("env contract: what is formatted is read back equal") {
   env.run_id = "job 1";
   env.use_agent_store = true;
   env.error_file = "/tmp/x/error.json";
+  env.round_key_fd = 199;
   env.round = 18446744073709551615ull;
   env.epoch = 7;
   env.job_mark = "abc";

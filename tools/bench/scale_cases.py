@@ -12,8 +12,9 @@ import time
 from harness import BenchError, Part, Row, build
 
 # Agents, and how many of them start a second: 0 is all at once.
-FARMS = ((256, 0), (1024, 0), (2048, 300), (4096, 300))
-MACHINES = (1024, 4096, 16384, 100000)
+FARMS = ((256, 0), (1024, 0), (2048, 0), (4096, 0))
+# Nodes, and how many of them a relay would stand for.
+MACHINES = ((1024, 1), (4096, 1), (16384, 1), (100000, 1), (100000, 64), (100000, 256))
 IDLE_S = 10
 FAILURES = 3
 LIMIT_S = 240
@@ -50,13 +51,13 @@ def measure_farm(program, nodes, rate):
             part.end()
 
 
-def measure_machine(program, nodes):
-    done = subprocess.run([program, str(nodes)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT_S,
+def measure_machine(program, nodes, width):
+    done = subprocess.run([program, str(nodes), str(width)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT_S,
                           text=True, check=True)
     for line in done.stdout.splitlines():
         phase = json.loads(line)
         for what, unit in (("cpu_ms", "ms"), ("virtual_ms", "ms"), ("messages_a_node", ""), ("bytes_a_node", ""),
-                           ("kib_a_node", "KiB")):
+                           ("heard", "messages"), ("told", "messages"), ("kib_a_node", "KiB")):
             yield f"{phase['phase']}: {what}", unit, [phase[what]]
 
 
@@ -70,10 +71,10 @@ def scale_case(_scratch, _runs):
             rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
         except (BenchError, OSError) as error:
             rows.append(Row(name, "ddprun", "", error=str(error)))
-    for nodes in MACHINES:
-        name = f"machine with {nodes} nodes"
+    for nodes, width in MACHINES:
+        name = f"machine with {nodes} nodes" + (f", {width} a relay" if width > 1 else "")
         try:
-            found = list(measure_machine(os.path.join(folder, "machine_farm"), nodes))
+            found = list(measure_machine(os.path.join(folder, "machine_farm"), nodes, width))
             rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
         except (subprocess.SubprocessError, OSError) as error:
             rows.append(Row(name, "ddprun", "", error=str(error)))

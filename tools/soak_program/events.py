@@ -11,11 +11,12 @@ class Worker:
 
 
 class Events:
-    """The lines of a job's `events`, read by one thread. Breaks go to `broke`."""
+    """The lines of a job's `events`, read by one thread. Breaks go to `broke`. `same`: what all ranks are told alike."""
 
-    def __init__(self, folder, broke):
+    def __init__(self, folder, broke, same=("world", "restart", "store")):
         self.path = os.path.join(folder, "events")
         self.broke = broke
+        self.same = same
         self.offset = 0
         self.rounds = {}  # (epoch, round): {rank: Worker}
         self.newest_of_node = {}
@@ -59,7 +60,7 @@ class Events:
         if not 0 <= worker.rank < worker.world:
             self.broke(f"S1: {where}: of {worker.world} ranks")
         for other in ranks.values():
-            for what in ("world", "restart", "store"):
+            for what in self.same:
                 if getattr(other, what) != getattr(worker, what):
                     self.broke(f"S2: {where}: {what} is {getattr(worker, what)}, for rank {other.rank} "
                                f"{getattr(other, what)}")

@@ -13,6 +13,8 @@ from processes import kill, marked, until
 
 SHORT_S = 2.5  # far below the time after which a silent node is evicted
 LONG_S = 9.0  # far above
+LEASE_OVER_S = 4.5  # longer than the coordinator's lease in etcd, and shorter than the time above
+ETCD_AWAY_S = 20.0  # longer than a coordinator goes on without etcd
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HOSTILE = [b"", b"P", b"ddprun", b"\0" * 4096, b"\xff" * 65536, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
            b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xff" * 300, HTTP2,
@@ -31,8 +33,15 @@ def any_worker(job):
 
 
 def victim(job):
-    """A node whose agent may end: never the first, whose agent is watched for as long as the job lasts."""
-    return job.random.choice(job.nodes[1:])
+    """A node whose agent may end, and which is not the coordinator: that is a fault of its own."""
+    host = job.host()
+    return job.random.choice([node for node in job.victims() if node is not host])
+
+
+def hosting_victim(job):
+    """The node whose agent is the coordinator, where that may end; else another: it is told by the fault's name."""
+    host = job.host()
+    return host if host in job.victims() else victim(job)
 
 
 def any_node(job):
@@ -71,6 +80,16 @@ def freeze_node(seconds):
     return do
 
 
+def stop_host(seconds):
+    """Longer than its lease in etcd: another one takes over, and no worker is disturbed."""
+    def do(job):
+        host = until(job.host, 30)
+        if host is None:
+            return "nobody leads the job for 30 s"
+        return stop_pids(job, [host.agent.pid], seconds)
+    return do
+
+
 def suspend_agent(job):
     agent = any_node(job).agent
     agent.signal(signal.SIGTSTP)
@@ -82,9 +101,9 @@ def evict_agent(job):
     stop_pids(job, [victim(job).agent.pid], LONG_S)
 
 
-def end_agent(number, code):
+def end_agent(number, code, choose=victim):
     def do(job):
-        node = victim(job)
+        node = choose(job)
         node.agent.signal(number)
         ended = node.agent.wait(30)
         complaint = None if ended == code else f"{node.name} ended with {ended} instead of {code}: {node.agent.said()}"
@@ -137,34 +156,68 @@ def kill_coordinator_and_worker(job):
     job.start_coordinator()
 
 
-def kill_worker_and_agent(job):
-    node = victim(job)
-    others = [worker.pid for worker in job.events.workers() if worker.node != node.name]
-    kill(job.random.choice(others), signal.SIGKILL)
-    return end_agent(signal.SIGKILL, 137)(job)
+def kill_worker_and_agent(choose=victim):
+    def do(job):
+        node = choose(job)
+        others = [worker.pid for worker in job.events.workers() if worker.node != node.name]
+        kill(job.random.choice(others), signal.SIGKILL)
+        return end_agent(signal.SIGKILL, 137, lambda _: node)(job)
+    return do
+
+
+def kill_etcd_members(count):
+    """SIGKILL, and started again on their disks."""
+    def do(job):
+        chosen = job.random.sample(range(len(job.etcd.members)), count)
+        for index in chosen:
+            kill(job.etcd.members[index].pid, signal.SIGKILL)
+        for index in chosen:
+            job.etcd.members[index].wait(5)
+        job.pause(job.random.uniform(0, 5))
+        for index in chosen:
+            job.etcd.start_again(index)
+        return None if until(job.etcd.takes_writes, 60) else "etcd takes no writes 60 s after it was started again"
+    return do
+
+
+def stop_etcd_leader(job):
+    leading = until(job.etcd.leading, 30)
+    if leading is None:
+        return "no member of etcd leads the others within 30 s"
+    return stop_pids(job, [leading.pid], job.random.uniform(1, LONG_S))
+
+
+def stop_etcd(job):
+    stop_pids(job, job.etcd.pids(), ETCD_AWAY_S)
 
 
 def pause_coordinator(job):
     stop_pids(job, [job.coordinator.pid], job.random.uniform(1, LONG_S))
 
 
+def proxies(nodes):
+    return [proxy for node in nodes for proxy in node.proxies]
+
+
 def reset(job):
-    for node in job.nodes:
+    for proxy in proxies(job.nodes):
         if job.random.random() < 0.6:
-            node.proxy.reset_all()
+            proxy.reset_all()
 
 
 def refuse(job):
-    proxy = any_node(job).proxy
-    proxy.weather.refuses = True
-    proxy.reset_all()
+    chosen = any_node(job).proxies
+    for proxy in chosen:
+        proxy.weather.refuses = True
+        proxy.reset_all()
     job.pause(1)
-    proxy.weather.refuses = False
+    for proxy in chosen:
+        proxy.weather.refuses = False
 
 
 def stall(seconds, choose):
     def do(job):
-        weathers = [node.proxy.weather for node in choose(job)]
+        weathers = [proxy.weather for proxy in proxies(choose(job))]
         for weather in weathers:
             weather.is_stalled = True
         job.pause(seconds)
@@ -174,20 +227,22 @@ def stall(seconds, choose):
 
 
 def slow(job):
-    for node in job.nodes:
-        node.proxy.weather.delay_s = job.random.uniform(0.05, 0.3)
-        node.proxy.weather.jitter_s = 0.2
-        node.proxy.weather.bytes_a_second = job.random.choice([0, 4000])
+    for proxy in proxies(job.nodes):
+        proxy.weather.delay_s = job.random.uniform(0.05, 0.3)
+        proxy.weather.jitter_s = 0.2
+        proxy.weather.bytes_a_second = job.random.choice([0, 4000])
     job.pause(5)
-    for node in job.nodes:
-        node.proxy.weather.delay_s = node.proxy.weather.jitter_s = 0.0
-        node.proxy.weather.bytes_a_second = 0
+    for proxy in proxies(job.nodes):
+        proxy.weather.delay_s = proxy.weather.jitter_s = 0.0
+        proxy.weather.bytes_a_second = 0
 
 
 def send_hostile(job):
+    port = job.coordinator_port()
+
     def one(bytes_):
         try:
-            with socket.create_connection(("127.0.0.1", job.port), 5) as connection:
+            with socket.create_connection(("127.0.0.1", port), 5) as connection:
                 connection.settimeout(2)
                 connection.sendall(bytes_)
                 connection.recv(4096)
@@ -215,7 +270,20 @@ def fill_disk(job):
 
 
 def is_apart(job):
-    return job.is_apart
+    return job.kind == "apart"
+
+
+def has_etcd(job):
+    return job.has_etcd
+
+
+def has_no_etcd(job):
+    return not job.has_etcd
+
+
+def may_lose_host(job):
+    """Whether the agent that is the coordinator may be ended."""
+    return job.has_etcd and job.host() in job.victims()
 
 
 def has_small_disk(job):
@@ -239,12 +307,23 @@ FAULTS = [
     Fault("coordinator: SIGKILL, started again", kill_coordinator, is_harmless=True, fits=is_apart),
     Fault("coordinator: stopped for 1 to 9 s", pause_coordinator, is_harmless=True, fits=is_apart),
     Fault("coordinator and worker: SIGKILL", kill_coordinator_and_worker, charges=1, fits=is_apart),
-    Fault("worker and other node's agent: SIGKILL", kill_worker_and_agent, charges=1),
+    Fault("worker and other node's agent: SIGKILL", kill_worker_and_agent(), charges=1),
+    Fault("hosting agent: SIGKILL", end_agent(signal.SIGKILL, 137, hosting_victim), fits=may_lose_host),
+    Fault("hosting agent: SIGTERM", end_agent(signal.SIGTERM, 143, hosting_victim), fits=may_lose_host),
+    Fault("hosting agent and worker: SIGKILL", kill_worker_and_agent(hosting_victim), charges=1, fits=may_lose_host),
+    Fault("hosting agent: stopped for 4.5 s", stop_host(LEASE_OVER_S), is_harmless=True, fits=has_etcd),
+    Fault("etcd: a member SIGKILL, started again", kill_etcd_members(1), is_harmless=True, fits=has_etcd),
+    Fault("etcd: all SIGKILL, started again", kill_etcd_members(3), is_harmless=True, fits=has_etcd),
+    Fault("etcd: its leader stopped for 1 to 9 s", stop_etcd_leader, is_harmless=True, fits=has_etcd),
+    Fault("etcd: all stopped for 20 s", stop_etcd, is_harmless=True, fits=has_etcd),
     Fault("network: connections reset", reset, is_harmless=True),
     Fault("network: resets for 1 s", refuse, is_harmless=True),
     Fault("network: a node stalls for 2.5 s", stall(SHORT_S, lambda job: [any_node(job)]), is_harmless=True),
-    Fault("network: a node stalls for 9 s", stall(LONG_S, lambda job: [victim(job)])),
-    Fault("network: all nodes stall for 9 s", stall(LONG_S, lambda job: job.nodes), is_harmless=True, fits=is_apart),
+    Fault("network: a node stalls for 9 s", stall(LONG_S, lambda job: [victim(job)]), fits=has_no_etcd),
+    Fault("network: a node and etcd stall for 9 s", stall(LONG_S, lambda job: [any_node(job)]), is_harmless=True,
+          fits=has_etcd),
+    Fault("network: all nodes stall for 9 s", stall(LONG_S, lambda job: job.nodes), is_harmless=True,
+          fits=lambda job: job.kind != "hosted"),
     Fault("network: slow for 5 s", slow, is_harmless=True),
     Fault("network: 40 hostile connections", send_hostile, is_harmless=True),
     Fault("disk of the logs: full for 2 s", fill_disk, is_harmless=True, fits=has_small_disk),

@@ -1,7 +1,15 @@
 """A long elastic job, whose parts are killed, stopped and cut off one after the other.
 
-Three nodes of two workers each talk to the coordinator through a proxy each. Either the coordinator runs apart and
-is killed as well, or the first node's agent is it, and is not, so that what it uses over hours can be seen.
+Three nodes of two workers each talk through proxies of their own. The kinds of jobs:
+
+  apart     the coordinator runs apart and is killed as well
+  hosted    the first node's agent is the coordinator, and is not killed, so that what it uses over hours can be seen
+  elected   any agent may be the coordinator, as etcd says, whose members are killed and stopped as well; the first
+            node's agent is not killed, as above
+  unspared  the same, and any agent is
+
+The proxies stand before the coordinator's port, or with etcd before its members, as then any agent may be the
+coordinator, on a port of the moment.
 """
 
 import os
@@ -10,17 +18,19 @@ import shutil
 import threading
 import time
 
+from etcd import Etcd
 from events import Events
 from faults import FAULTS
-from processes import Program, until, use_of
+from processes import Program, listens_at, until, use_of
 from proxy import Proxy
 
 NODES = 3
 WORKERS = 2
 EVICT_S = 6
+JOIN_S = 120
 RECOVER_S = 90  # this machine may be busy
 SAMPLE_S = 5
-CONF = f"join_timeout=120,last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt={EVICT_S}"
+CONF = f"join_timeout={JOIN_S},last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt={EVICT_S}"
 
 
 class Node:
@@ -28,16 +38,13 @@ class Node:
 
     def __init__(self, job, index):
         self.job, self.name, self.index = job, f"node{index}", index
-        self.proxy = None
+        self.proxies = []
         self.agent = None
 
     def start(self):
         job = self.job
-        hosts = not job.is_apart and self.index == 0
-        port = job.port if hosts else self.proxy.port
         options = [f"--nnodes=1:{NODES}", f"--nproc_per_node={WORKERS}", "--max_restarts=1000000",
-                   f"--rdzv_id={job.name}", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{port}",
-                   f"--rdzv_conf={CONF},is_host={int(hosts)}"]
+                   f"--rdzv_id={job.name}", *self._where()]
         if job.log_dir:
             options += [f"--log_dir={job.log_dir}/{self.name}", "--redirects=1"]
         self.agent = Program([job.settings.ddprun, *options, *job.settings.extra, job.settings.worker,
@@ -45,15 +52,23 @@ class Node:
                              {**job.env, "SOAK_NODE": self.name}, os.path.join(job.folder, f"{self.name}.log"))
         job.agent_pids.append(self.agent.pid)
 
+    def _where(self):
+        through = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies)
+        if self.job.has_etcd:
+            return ["--rdzv_backend=etcd", f"--rdzv_endpoint={through}", f"--rdzv_conf={CONF}"]
+        hosts = self.job.kind == "hosted" and self.index == 0
+        return ["--rdzv_backend=c10d", f"--rdzv_conf={CONF},is_host={int(hosts)}",
+                f"--rdzv_endpoint={f'127.0.0.1:{self.job.port}' if hosts else through}"]
+
     def workers(self):
         return [worker for worker in self.job.events.workers() if worker.node == self.name]
 
 
 class LongJob(threading.Thread):
-    def __init__(self, settings, ledger, is_apart, seed, until_s):
+    def __init__(self, settings, ledger, kind, seed, until_s):
         super().__init__(daemon=True)
-        self.settings, self.ledger, self.is_apart = settings, ledger, is_apart
-        self.name = "apart" if is_apart else "hosted"
+        self.settings, self.ledger, self.kind, self.name = settings, ledger, kind, kind
+        self.has_etcd = kind in ("elected", "unspared")
         self.random = random.Random(f"{seed} {self.name}")
         self.until_s = until_s
         self.folder = os.path.join(settings.scratch, self.name)
@@ -61,7 +76,10 @@ class LongJob(threading.Thread):
         self.log_dir = os.path.join(settings.small_disk, self.name) if settings.small_disk else None
         self.env = {**settings.env, "DDPRUN_CONTROL_DIR": os.path.join(self.folder, "control")}
         self.port = settings.take_port()
-        self.events = Events(self.folder, lambda text: ledger.broke(f"{self.name}: {text}"))
+        self.etcd = None
+        # With a token the workers of each node reach the store by a door of their agent's, in TLS.
+        same = ("world", "restart") if "DDPRUN_TOKEN" in settings.env else ("world", "restart", "store")
+        self.events = Events(self.folder, lambda text: ledger.broke(f"{self.name}: {text}"), same)
         self.charged = 0  # faults that may have cost a restart
         self.agent_pids = []
         self.coordinator = None
@@ -79,9 +97,12 @@ class LongJob(threading.Thread):
             self._end_all()
 
     def _run(self):
+        if self.has_etcd:
+            self.etcd = Etcd(os.path.join(self.folder, "etcd"), self.settings.env, self.settings.take_port)
+        ports = self.etcd.ports if self.etcd else [self.port]
         for node in self.nodes:
-            node.proxy = Proxy(self.port, self.random.random())
-        if self.is_apart:
+            node.proxies = [Proxy(port, self.random.random()) for port in ports]
+        if self.kind == "apart":
             self.start_coordinator()
         for node in self.nodes:
             node.start()
@@ -96,6 +117,7 @@ class LongJob(threading.Thread):
 
     def do(self, fault):
         """One fault, and what must hold behind it. False: the job is lost."""
+        self.await_host(fault)
         self.events.read()
         before = {worker.pid for worker in self.events.workers()}
         self.ledger.fault(fault.name)
@@ -106,6 +128,8 @@ class LongJob(threading.Thread):
         held_s = self.held_s
         if complaint:
             self.ledger.broke(f"{self.name}: {fault.name}: {complaint}")
+        if not fault.starts_workers_anew:
+            self.await_host(fault)
         if not self.recover(fault.name, NODES * WORKERS, before if fault.starts_workers_anew else None):
             return False
         if fault.starts_workers_anew:
@@ -118,6 +142,25 @@ class LongJob(threading.Thread):
             self.charged = self.events.restarts
         self.check_agents()
         return True
+
+    def host(self):
+        """The node whose agent is the coordinator; None: nobody's, just now."""
+        if not self.has_etcd:
+            return self.nodes[0] if self.kind == "hosted" else None
+        port = self.etcd.leader_port(self.name)
+        return next((node for node in self.nodes if port and listens_at(node.agent.pid, port)), None)
+
+    def victims(self):
+        """Nodes whose agent may end: not the one that is watched for as long as the job lasts."""
+        return self.nodes if self.kind == "unspared" else self.nodes[1:]
+
+    def coordinator_port(self):
+        return self.etcd.leader_port(self.name) if self.has_etcd else self.port
+
+    def await_host(self, fault):
+        """With etcd: a fault is judged, and the next one done, when an agent is the coordinator."""
+        if self.has_etcd and not until(self.host, RECOVER_S, 0.2):
+            self.ledger.broke(f"{self.name}: {fault.name}: nobody leads the job within {RECOVER_S} s\n{self.said()}")
 
     def recover(self, what, world, gone=None):
         """Waits until all ranks of a whole round step, none of which is in `gone`."""
@@ -144,7 +187,7 @@ class LongJob(threading.Thread):
 
     def sample(self):
         now = time.monotonic()
-        if now - self.sampled_at < SAMPLE_S:
+        if self.kind == "unspared" or now - self.sampled_at < SAMPLE_S:
             return
         self.sampled_at = now
         agent = self.nodes[0].agent
@@ -176,6 +219,8 @@ class LongJob(threading.Thread):
             if code != 0:
                 self.ledger.broke(f"{self.name}: all ranks ended well, and {who} ended with {code}:\n{program.said()}")
             self.ledger.remains(f"{self.name}: {who}", program.left())
+        if self.etcd:
+            self.ledger.remains(f"{self.name}: etcd", self.etcd.remains(self.name, JOIN_S + 10))
         self.events.read()
         ranks = len(self.events.workers())
         if self.events.done != ranks:
@@ -189,9 +234,10 @@ class LongJob(threading.Thread):
         for program in [node.agent for node in self.nodes] + [self.coordinator]:
             if program:
                 program.end()
-        for node in self.nodes:
-            if node.proxy:
-                node.proxy.close()
+        for proxy in [proxy for node in self.nodes for proxy in node.proxies]:
+            proxy.close()
+        if self.etcd:
+            self.etcd.end()
         self.ledger.add(rounds=len(self.events.rounds), steps=self.events.steps)
         if self.log_dir:
             shutil.rmtree(self.log_dir, ignore_errors=True)

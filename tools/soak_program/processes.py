@@ -137,6 +137,19 @@ def use_of(pid):
         return None
 
 
+def listens_at(pid, port):
+    """Whether the process has a listening socket on this port."""
+    inodes = set()
+    for line in _lines(f"/proc/{pid}/net/tcp") + _lines(f"/proc/{pid}/net/tcp6"):
+        fields = line.split()
+        if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
+            inodes.add(f"socket:[{fields[9]}]")
+    try:
+        return any(os.readlink(f"/proc/{pid}/fd/{name}") in inodes for name in os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False  # it is gone
+
+
 def cgroups_of(pids):
     """Directories of the jobs' cgroups that agents of these pids have left."""
     found, wanted = [], {str(pid) for pid in pids}

@@ -8,6 +8,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from short_jobs import ShortJobs
 
 END_S = 600  # a job that has not ended so long after its time never does
 TELL_S = 60
+LANES = "apart,hosted,short"
+ETCD_LANES = "elected,unspared,short"
 
 
 class Settings:
@@ -33,6 +36,8 @@ class Settings:
         self.scratch = scratch
         names = ("PET_", "DDPRUN_", "TORCHELASTIC_", "SLURM_")
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+        if token := os.environ.get("DDPRUN_TOKEN") or (options.token and new_token(options.ddprun)):
+            self.env["DDPRUN_TOKEN"] = token
         self.env |= {"TMPDIR": os.path.join(scratch, "tmp"), "DDPRUN_LOG_LEVEL": "info"}
         os.makedirs(self.env["TMPDIR"])
         self.small_disk = mount_small_disk(scratch, options.minutes)
@@ -41,7 +46,19 @@ class Settings:
 
     def take_port(self):
         with self._lock:
-            return next(self._ports)
+            return next(port for port in self._ports if is_free(port))
+
+
+def is_free(port):
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
+
+
+def new_token(ddprun):
+    return subprocess.run([ddprun, "token", "new"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def mount_small_disk(scratch, minutes):
@@ -56,16 +73,22 @@ def mount_small_disk(scratch, minutes):
 
 def parse():
     parser = argparse.ArgumentParser(description="Small jobs under random faults; exits with 1 if a promise broke.",
-                                     usage="tools/soak [--minutes N] [--seed S] [--lanes NAME,...] [-- ddprun options]")
+                                     usage="tools/soak [--minutes N] [--seed S] [--lanes NAME,...] [--etcd]"
+                                           " [--token] [-- ddprun options]")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="of faults and pauses")
-    parser.add_argument("--lanes", default="apart,hosted,short", help="of these: which kinds of jobs run side by side")
+    parser.add_argument("--lanes", help=f"of these: which kinds of jobs run side by side: {LANES}; with --etcd "
+                                        f"{ETCD_LANES}")
+    parser.add_argument("--etcd", action="store_true", help="the long jobs have an etcd each (tools/setup --with-etcd)")
+    parser.add_argument("--token", action="store_true", help="with a token; so, too, where DDPRUN_TOKEN is set")
     parser.add_argument("--keep", action="store_true", help="the folder with all output, also when nothing broke")
     parser.add_argument("--ddprun", required=True, help=argparse.SUPPRESS)
     parser.add_argument("--worker", required=True, help=argparse.SUPPRESS)
     parser.add_argument("extra", nargs="*", help="options for every agent of more than one node")
     options = parser.parse_args()
-    unknown = set(options.lanes.split(",")) - {"apart", "hosted", "short"}
+    lanes = ETCD_LANES if options.etcd else LANES
+    options.lanes = options.lanes or lanes
+    unknown = set(options.lanes.split(",")) - set(lanes.split(","))
     if unknown or not 0 < options.minutes <= 14 * 24 * 60:
         parser.error(f"no such lane: {unknown.pop()!r}" if unknown else "--minutes must be above 0")
     return options
@@ -77,7 +100,7 @@ def make_lanes(settings, ledger, options):
         if lane == "short":
             yield ShortJobs(settings, ledger, options.seed, until_s)
         else:
-            yield LongJob(settings, ledger, lane == "apart", options.seed, until_s)
+            yield LongJob(settings, ledger, lane, options.seed, until_s)
 
 
 def soak(settings, ledger, options):
@@ -109,6 +132,7 @@ def main():
     print(f"seed {options.seed}, {options.minutes:g} minutes, lanes {options.lanes}, ddprun options: "
           f"{' '.join(options.extra) or 'none'}", flush=True)
     settings = Settings(options, scratch)
+    ledger.say("with a token" if "DDPRUN_TOKEN" in settings.env else "without a token")
     try:
         soak(settings, ledger, options)
     finally:

@@ -2,6 +2,8 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_ENGINE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_ENGINE_H_
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 
@@ -31,6 +33,8 @@ class Engine {
   virtual void Leave() = 0;
   // A peer's failure noticed outside of an operation; Ok otherwise. Safe from any thread.
   virtual absl::Status peer_error() const = 0;
+  // The process of `rank` where it is known to be one of this node; else 0. Safe from any thread.
+  virtual pid_t ProcessOf(int rank) const = 0;
 };
 
 }  // namespace ddp::internal

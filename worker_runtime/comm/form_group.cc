@@ -15,10 +15,12 @@
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/messages/message_peers.h"
 #include "worker_runtime/comm/nccl/form_nccl.h"
+#include "worker_runtime/comm/nccl/nccl_encryption.h"
 #include "worker_runtime/comm/nccl/op_memory.h"
 #include "worker_runtime/comm/queued_communicator.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
 #include "worker_runtime/comm/tcp/tcp_engine.h"
+#include "worker_runtime/gpu/gpu_runtime.h"
 
 namespace ddp::internal {
 namespace {
@@ -168,13 +170,15 @@ absl::StatusOr<Endpoint> Neighbour(Store& store, int first, int lane, Clock::tim
 }
 
 absl::StatusOr<ChainLinks> ConnectLane(Store& store, int rank, const Capabilities& capabilities,
-                                       const Place& place, Clock::time_point deadline) {
+                                       const Place& place,
+                                       const std::shared_ptr<const LinkKey>& key,
+                                       Clock::time_point deadline) {
   if (place.index >= place.lanes) return ChainLinks();
   auto previous = Neighbour(store, place.previous_first, place.index, deadline);
   if (!previous.ok()) return previous.status();
   auto next = Neighbour(store, place.next_first, place.index, deadline);
   if (!next.ok()) return next.status();
-  return ConnectChain(store, EndpointOf(rank, capabilities), *previous, *next, deadline);
+  return ConnectChain(store, EndpointOf(rank, capabilities), *previous, *next, key, deadline);
 }
 
 bool WantsGpu(const Capabilities& capabilities) {
@@ -201,14 +205,16 @@ GroupLabel LabelOf(const GroupMember& member, const std::string& told) {
 // The communicator for host memory, and where the plan is on GPUs the one for them over it.
 absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const GroupMember& member,
                                      std::unique_ptr<Engine> engine, MessagePeers peers,
-                                     ddprun::UniqueFd listener, std::unique_ptr<Device> device,
-                                     const GroupLabel& label, Clock::time_point deadline) {
+                                     ddprun::UniqueFd listener,
+                                     const std::shared_ptr<const LinkKey>& key,
+                                     std::unique_ptr<Device> device, const GroupLabel& label,
+                                     Clock::time_point deadline) {
   FormedGroup formed;
   formed.description = plan.reason;
   auto host = std::make_unique<QueuedCommunicator>(
       std::move(engine), member.timeout, member.error_file, member.job_ranks,
       plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr, label);
-  if (!peers.places.empty()) host->TakeMessages(std::move(peers), std::move(listener));
+  if (!peers.places.empty()) host->TakeMessages(std::move(peers), std::move(listener), key);
   if (!plan.is_on_gpus) {
     formed.communicator = std::move(host);
     return formed;
@@ -217,7 +223,11 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
   const NcclMember nccl_member{.timeout = member.timeout,
                                .deadline = deadline,
                                .connect_store = member.connect_store,
-                               .label = label};
+                               .label = label,
+                               .key = plan.encrypts_nccl ? key : nullptr};
+  if (plan.uses_nccl && key != nullptr && member.rank == 0 && plan.node_sizes.size() > 1) {
+    plan.encrypts_nccl ? SayWhatNcclEncrypts() : SayNcclIsPlain(*Nccl());
+  }
   auto on_gpus = FormNccl(store, plan, nccl_member, std::move(device), std::move(host));
   if (!on_gpus.ok()) return on_gpus.status();
   formed.communicator = *std::move(on_gpus);
@@ -230,9 +240,17 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   const Clock::time_point deadline = Clock::now() + member.timeout;
   Capabilities capabilities = member.capabilities;
   capabilities.nonce = MakeNonce();
+  std::shared_ptr<const LinkKey> key;
+  if (!member.round_key.empty()) {
+    auto made = LinkKey::Make(member.round_key);
+    if (!made.ok()) return made.status();
+    key = *std::move(made);
+  }
+  capabilities.has_key = key != nullptr;
   std::unique_ptr<Device> device;
   if (WantsGpu(capabilities)) {
-    capabilities.gpu = ProbeGpu(member.local_rank, /*needs_nccl=*/true, &device);
+    capabilities.gpu =
+        ProbeGpu(member.local_rank, /*needs_nccl=*/true, capabilities.has_key, &device);
   }
   auto listener = ListenForMessages(&capabilities);
   const uint16_t port = listener.ok() ? ddprun::rendezvous::LocalPort(listener->get()) : 0;
@@ -254,7 +272,7 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   if (place.node_count == 1) {
     engine = std::make_unique<ShmEngine>(std::move(shared));
   } else {
-    auto links = ConnectLane(store, member.rank, capabilities, place, deadline);
+    auto links = ConnectLane(store, member.rank, capabilities, place, key, deadline);
     if (!links.ok()) return links.status();
     engine = std::make_unique<TcpEngine>(
         plan, member.rank, std::move(shared), std::move(*links),
@@ -262,7 +280,7 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
                                        member.connect_store));
   }
   return Complete(&store, plan, member, std::move(engine), std::move(decision->peers),
-                  listener.ok() ? *std::move(listener) : ddprun::UniqueFd(), std::move(device),
+                  listener.ok() ? *std::move(listener) : ddprun::UniqueFd(), key, std::move(device),
                   LabelOf(member, decision->told), deadline);
 }
 
@@ -271,12 +289,12 @@ absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {
   std::unique_ptr<Device> device;
   if (WantsGpu(capabilities)) {
     const bool needs_nccl = capabilities.backend == Backend::kNccl;
-    capabilities.gpu = ProbeGpu(member.local_rank, needs_nccl, &device);
+    capabilities.gpu = ProbeGpu(member.local_rank, needs_nccl, /*has_key=*/false, &device);
   }
   const absl::StatusOr<Plan> plan = MakePlan({capabilities});
   if (!plan.ok()) return plan.status();
   return Complete(nullptr, *plan, member, std::make_unique<LocalEngine>(), MessagePeers(),
-                  ddprun::UniqueFd(), std::move(device), GroupLabel(),
+                  ddprun::UniqueFd(), nullptr, std::move(device), GroupLabel(),
                   Clock::now() + member.timeout);
 }
 

@@ -19,9 +19,13 @@ struct GroupMember {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
-  std::string error_file;                // where a peer that left is told of; "": nowhere
-  std::vector<int> job_ranks;            // by rank of the group; empty: the same
-  Capabilities capabilities;             // but for the nonce and the GPU, which FormGroup fills in
+  std::string error_file;      // where a peer that left is told of; "": nowhere
+  std::vector<int> job_ranks;  // by rank of the group; empty: the same
+  // But for the nonce, the key and the GPU, which FormGroup fills in.
+  Capabilities capabilities;
+  // The round's, of 32 bytes: what ranks say to each other over a network is sealed with it. "":
+  // there is none.
+  std::string round_key;
   std::chrono::milliseconds timeout{0};  // to form the group, and of every operation
   // Another connection to the same key space, made only when something went wrong: where ranks of
   // other nodes say why.

@@ -1,9 +1,12 @@
 #include "worker_runtime/comm/left_peer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <ctime>
@@ -26,10 +29,11 @@ namespace {
 
 constexpr char kMark[] = "ddp/left-peer";
 constexpr char kMember[] = R"("left_peer": )";
-// A local file system takes this long when others write gigabytes to it.
-constexpr std::chrono::milliseconds kPatience(2000);
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
 // As long as the agent waits for a signal of its own before it judges a worker's death by one.
-constexpr std::chrono::milliseconds kWayOut(250);
+constexpr milliseconds kWayOut(250);
 // Of the agent's limit for the whole message, 4 KiB, what its escapes leave.
 constexpr size_t kMaxReasonBytes = 2048;
 
@@ -74,6 +78,20 @@ void WriteNewFile(const std::string& path, const std::string& text) {
   (void)unlink(temporary.c_str());
 }
 
+// A process that is not there, or is our own (ranks that are threads), is not waited for.
+void AwaitEnd(pid_t pid, Clock::time_point deadline) {
+  if (pid <= 0 || pid == getpid()) return;
+  const ddprun::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.is_open()) return;
+  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+  int count = -1;
+  do {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return;
+    count = poll(&ended, 1, static_cast<int>(left));
+  } while (count < 0 && errno == EINTR);
+}
+
 }  // namespace
 
 absl::Status WithLeftPeer(absl::Status status, std::optional<int> rank) {
@@ -105,6 +123,9 @@ absl::Status LeftPeerNote::Told(absl::Status status) {
   if (*left_peer == rank_ || error_file_.empty()) return status;
   const std::lock_guard lock(mutex_);
   if (std::exchange(has_told_, true)) return status;
+  // A local file system takes this long when others write gigabytes to it, and an interpreter to
+  // end on a busy machine.
+  const Clock::time_point deadline = Clock::now() + kPatience;
   const size_t place = static_cast<size_t>(*left_peer);
   const int in_job = place < job_ranks_.size() ? job_ranks_[place] : *left_peer;
   // On a thread of its own: the file system may be what hangs. Without a thread there is no note.
@@ -116,10 +137,11 @@ absl::Status LeftPeerNote::Told(absl::Status status) {
       });
   if (!writer.joinable()) return status;
   writer.detach();
-  (void)written->get_future().wait_for(kPatience);
+  (void)written->get_future().wait_until(deadline);
   // The rank that left may still be on its way out. What the agent sees end first it takes for the
   // cause, and it stops the rest.
-  std::this_thread::sleep_for(kWayOut);
+  std::this_thread::sleep_until(std::min(Clock::now() + kWayOut, deadline));
+  if (process_of_ != nullptr) AwaitEnd(process_of_(*left_peer), deadline);
   return status;
 }
 

@@ -2,6 +2,10 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_LEFT_PEER_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_LEFT_PEER_H_
 
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -30,21 +34,35 @@ std::optional<int> LeftPeerOfNote(std::string_view text);
 // all the same: the agent reads the files of failed workers. Any thread.
 class LeftPeerNote {
  public:
+  // The process of a rank of the group where it is one of this machine; 0: it is not, or is not
+  // known.
+  using ProcessOf = std::function<pid_t(int rank)>;
+  // Of all of Told().
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
   // `error_file` may be "": there is none to write. `rank` is this process's own in its group,
   // whose ranks are `job_ranks` in the job, by which the agent knows them; empty: the same.
-  LeftPeerNote(std::string error_file, int rank, std::vector<int> job_ranks = {})
-      : error_file_(std::move(error_file)), rank_(rank), job_ranks_(std::move(job_ranks)) {}
+  // `process_of` may be null: no process is known.
+  LeftPeerNote(std::string error_file, int rank, std::vector<int> job_ranks = {},
+               ProcessOf process_of = nullptr)
+      : error_file_(std::move(error_file)),
+        rank_(rank),
+        job_ranks_(std::move(job_ranks)),
+        process_of_(std::move(process_of)) {}
 
   // `status` without its mark. The first one with the mark of another rank is written, unless the
   // file is there already. Returns a quarter of a second after it is written, so that the rank that
-  // left ends before this one; where the file system does not answer, two seconds later.
+  // left ends before this one, and where its process is known not before that has ended; after
+  // kPatience in any case. A peer that has left its group, in order or by an abort, and lives on
+  // costs all of that, once: nothing tells it from one whose end has begun.
   absl::Status Told(absl::Status status);
 
  private:
   const std::string error_file_;
   const int rank_;
   const std::vector<int> job_ranks_;
-  std::mutex mutex_;  // held while the file is written: who comes meanwhile may end the process
+  const ProcessOf process_of_;
+  std::mutex mutex_;       // held until the agent is told: who comes meanwhile may end the process
   bool has_told_ = false;  // guarded by mutex_
 };
 

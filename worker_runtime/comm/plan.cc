@@ -15,7 +15,7 @@ namespace {
 
 // Changes with whatever ranks must have alike: the layout of shared memory, the order of steps, the
 // messages between nodes.
-constexpr char kVersion[] = "ddp7";
+constexpr char kVersion[] = "ddp9";
 
 // Bounds the connections between two nodes, and what a chunk of staging is divided by.
 constexpr int kMaxLanes = 8;
@@ -62,12 +62,13 @@ absl::Status Garbage(const char* what, const std::string& text) {
 std::string Encode(const GpuCapability& gpu) {
   return absl::StrCat(Escaped(gpu.lack), ",", Escaped(gpu.uuid), ",", Escaped(gpu.bus_id), ",",
                       Escaped(gpu.host_id), ",", gpu.may_share, ",", gpu.nccl_version, ",",
-                      Escaped(gpu.nccl_lack), ",", gpu.can_register, ",", gpu.wants_registered);
+                      Escaped(gpu.nccl_lack), ",", gpu.can_register, ",", gpu.wants_registered, ",",
+                      gpu.can_encrypt);
 }
 
 bool Decode(const std::string& text, GpuCapability* gpu) {
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  if (parts.size() != 9 || !absl::SimpleAtoi(parts[5], &gpu->nccl_version)) return false;
+  if (parts.size() != 10 || !absl::SimpleAtoi(parts[5], &gpu->nccl_version)) return false;
   gpu->lack = Unescaped(parts[0]);
   gpu->uuid = Unescaped(parts[1]);
   gpu->bus_id = Unescaped(parts[2]);
@@ -76,6 +77,7 @@ bool Decode(const std::string& text, GpuCapability* gpu) {
   gpu->nccl_lack = Unescaped(parts[6]);
   gpu->can_register = parts[7] == "1";
   gpu->wants_registered = parts[8] == "1";
+  gpu->can_encrypt = parts[9] == "1";
   return true;
 }
 
@@ -92,6 +94,17 @@ absl::Status CheckWishes(const std::vector<Capabilities>& ranks) {
           absl::StrCat("the ranks ask for different devices: rank 0 for ", DeviceName(first.device),
                        ", rank ", i, " for ", DeviceName(ranks[i].device)));
     }
+  }
+  const auto with =
+      std::find_if(ranks.begin(), ranks.end(), [](const auto& r) { return r.has_key; });
+  const auto without =
+      std::find_if(ranks.begin(), ranks.end(), [](const auto& r) { return !r.has_key; });
+  if (with != ranks.end() && without != ranks.end()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", without - ranks.begin(), " has not the key of this round, with which rank ",
+        with - ranks.begin(),
+        " encrypts: its program was started without DDPRUN_ROUND_KEY_FD, which ddprun gives its "
+        "workers where the job has a token"));
   }
   const bool is_for_gpus = first.backend == Backend::kNccl;
   const bool is_for_cpus = first.backend == Backend::kShm || first.backend == Backend::kTcp;
@@ -155,6 +168,12 @@ std::string LackOfGpus(const std::vector<Capabilities>& ranks, bool needs_nccl, 
                           NcclVersionText(gpu.nccl_version),
                           ": NCCL forms groups of one version only");
     }
+    if (needs_nccl && gpu.can_encrypt != ranks[0].gpu.can_encrypt) {
+      const size_t able = gpu.can_encrypt ? i : 0;
+      return absl::StrCat("rank ", able, "'s NCCL ", NcclVersionText(first_version),
+                          " was built with TLS and encrypts by the key of the round, rank ",
+                          i - able, "'s was built without it: use one build of NCCL everywhere");
+    }
     for (const std::string& name : NamesOfGpu(ranks[i])) {
       for (size_t other : known[name]) {
         if (!AreOnOneHost(ranks[other].gpu, gpu)) continue;
@@ -193,6 +212,7 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
     return !rank.gpu.can_register || !rank.gpu.wants_registered;
   });
   plan->registers_memory = limit == ranks.end();
+  plan->encrypts_nccl = first.gpu.can_encrypt;
   plan->compares_calls = std::any_of(ranks.begin(), ranks.end(), [](const Capabilities& rank) {
     return rank.debug_level == DebugLevel::kDetail;
   });
@@ -202,6 +222,10 @@ absl::Status DecideOnGpus(const std::vector<Capabilities>& ranks, Plan* plan) {
           ? "rank 0 has a GPU"
           : absl::StrCat("each of ", ranks.size(), " ranks has a GPU ",
                          are_shared ? "or shares one (NCCL_MULTI_RANK_GPU_ENABLE)" : "of its own"));
+  if (first.has_key) {
+    absl::StrAppend(&plan->reason, plan->encrypts_nccl ? "; what NCCL sends over TCP is encrypted"
+                                                       : "; what NCCL sends is not encrypted");
+  }
   const bool is_wanted = std::any_of(ranks.begin(), ranks.end(), [](const Capabilities& rank) {
     return rank.gpu.wants_registered;
   });
@@ -251,18 +275,21 @@ std::string Encode(const Capabilities& capabilities) {
   return absl::StrCat(kVersion, "|", BackendName(capabilities.backend), "|", capabilities.host, "|",
                       capabilities.address, "|", NonceText(capabilities.nonce), "|",
                       capabilities.debug_level == DebugLevel::kDetail ? "detail" : "off", "|",
-                      DeviceName(capabilities.device), "|", Encode(capabilities.gpu));
+                      DeviceName(capabilities.device), "|",
+                      capabilities.has_key ? "sealed" : "plain", "|", Encode(capabilities.gpu));
 }
 
 absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, '|');
-  if (parts.size() != 8 || parts[0] != kVersion) return Garbage("capabilities", text);
+  if (parts.size() != 9 || parts[0] != kVersion) return Garbage("capabilities", text);
   Capabilities capabilities;
   capabilities.host = parts[2];
   capabilities.address = parts[3];
-  bool is_valid = ParseNonce(parts[4], &capabilities.nonce) && Decode(parts[7], &capabilities.gpu);
+  bool is_valid = ParseNonce(parts[4], &capabilities.nonce) && Decode(parts[8], &capabilities.gpu);
   if (parts[5] == "detail") capabilities.debug_level = DebugLevel::kDetail;
   is_valid = is_valid && (parts[5] == "detail" || parts[5] == "off");
+  capabilities.has_key = parts[7] == "sealed";
+  is_valid = is_valid && (parts[7] == "sealed" || parts[7] == "plain");
   bool is_known = false;
   for (Backend backend : {Backend::kAuto, Backend::kShm, Backend::kTcp, Backend::kNccl}) {
     if (parts[1] != BackendName(backend)) continue;
@@ -282,12 +309,13 @@ absl::StatusOr<Capabilities> DecodeCapabilities(const std::string& text) {
 
 std::string Encode(const Plan& plan) {
   return absl::StrCat(kVersion, "|", absl::StrJoin(plan.node_sizes, ","), "|", plan.is_on_gpus,
-                      plan.uses_nccl, plan.registers_memory, plan.compares_calls, "|", plan.reason);
+                      plan.uses_nccl, plan.registers_memory, plan.compares_calls,
+                      plan.encrypts_nccl, "|", plan.reason);
 }
 
 absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('|', 3));
-  if (parts.size() != 4 || parts[0] != kVersion || parts[2].size() != 4) {
+  if (parts.size() != 4 || parts[0] != kVersion || parts[2].size() != 5) {
     return Garbage("plan", text);
   }
   Plan plan;
@@ -295,6 +323,7 @@ absl::StatusOr<Plan> DecodePlan(const std::string& text, int world_size) {
   plan.uses_nccl = parts[2][1] == '1';
   plan.registers_memory = parts[2][2] == '1';
   plan.compares_calls = parts[2][3] == '1';
+  plan.encrypts_nccl = parts[2][4] == '1';
   plan.reason = parts[3];
   int64_t total = 0;
   for (const std::string& part : std::vector<std::string>(absl::StrSplit(parts[1], ','))) {

@@ -25,6 +25,7 @@ struct GpuCapability {
   int nccl_version = 0;           // 22807 is 2.28.7; 0: NCCL cannot be used
   std::string nccl_lack;          // why not
   bool can_register = false;      // memory with it
+  bool can_encrypt = false;       // its links with it, by the round's key; false without one
   bool wants_registered = false;  // kRegisterVar
   friend bool operator==(const GpuCapability&, const GpuCapability&) = default;
 };
@@ -40,6 +41,7 @@ struct Capabilities {
   Nonce nonce{};
   DeviceChoice device = DeviceChoice::kCpu;
   DebugLevel debug_level = DebugLevel::kOff;
+  bool has_key = false;  // the round's, with which links are sealed
   GpuCapability gpu{};
   friend bool operator==(const Capabilities&, const Capabilities&) = default;
 };
@@ -53,10 +55,12 @@ struct Plan {
   bool uses_nccl = false;         // a group of one need not
   bool registers_memory = false;  // every rank wants and can
   bool compares_calls = false;    // with NCCL, as some rank's debug level has it
+  bool encrypts_nccl = false;     // its links, by the round's key: every rank can
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
-// Errors: FailedPrecondition naming the rank that limits the group.
+// Errors: FailedPrecondition naming the rank that limits the group; one without a key among others
+// that have it is such a rank.
 absl::StatusOr<Plan> MakePlan(const std::vector<Capabilities>& ranks);
 
 // For the store. Decoding what was not encoded here is InvalidArgument.

@@ -73,7 +73,8 @@ QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
                                        const GroupLabel& label)
     : engine_(std::move(engine)),
       check_memory_(std::move(check_memory)),
-      note_(std::move(error_file), engine_->rank(), std::move(job_ranks)),
+      note_(std::move(error_file), engine_->rank(), std::move(job_ranks),
+            [engine = engine_.get()](int of) { return engine->ProcessOf(of); }),
       timeout_(timeout),
       recorder_(engine_->rank(), engine_->world_size(), engine_->backend(), label),
       thread_([this] { ThreadMain(); }) {}
@@ -308,9 +309,10 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedCommunicator::Allocate(size_t byte
   return buffer;
 }
 
-void QueuedCommunicator::TakeMessages(MessagePeers peers, ddprun::UniqueFd listener) {
+void QueuedCommunicator::TakeMessages(MessagePeers peers, ddprun::UniqueFd listener,
+                                      std::shared_ptr<const LinkKey> key) {
   messages_ = std::make_unique<Messages>(rank(), std::move(peers), std::move(listener),
-                                         [this] { return error(); });
+                                         std::move(key), [this] { return error(); });
 }
 
 std::unique_ptr<Work> QueuedCommunicator::Send(const void* data, size_t count, DType dtype,

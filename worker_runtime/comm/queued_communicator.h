@@ -66,7 +66,8 @@ class QueuedCommunicator final : public HostCommunicator {
   void Leave() override;
 
   // Where it gets its messages; without them it has none. Before the first call.
-  void TakeMessages(MessagePeers peers, ddprun::UniqueFd listener);
+  void TakeMessages(MessagePeers peers, ddprun::UniqueFd listener,
+                    std::shared_ptr<const LinkKey> key);
 
  private:
   struct State;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <stdlib.h>
 
 #include "absl/status/status.h"
 
@@ -9,7 +10,13 @@ namespace ddp {
 
 DynamicLibrary::DynamicLibrary(void* handle) : handle_(handle) {
   link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) path_ = map->l_name;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
+  path_ = map->l_name;
+  // As it was named, if that was a path from the folder in which the process was then.
+  if (path_.empty() || path_[0] == '/') return;
+  char* const whole = realpath(path_.c_str(), nullptr);
+  if (whole != nullptr) path_ = whole;
+  free(whole);
 }
 
 absl::StatusOr<DynamicLibrary> DynamicLibrary::Open(const std::string& name) {

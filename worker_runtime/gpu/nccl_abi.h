@@ -64,6 +64,17 @@ struct NcclConfig {
   int split_share = kUndefined;
 };
 
+// ncclEncryptionConfig_t, as of 2.32.
+struct NcclEncryptionConfig {
+  static constexpr int kNone = 0, kPsk = 1;
+
+  size_t size = sizeof(NcclEncryptionConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = NcclVersionCode(2, 32, 0);
+  int mode = kNone;
+  const char* psk = nullptr;  // a text of 32 bytes or more, of which NCCL takes a copy
+};
+
 }  // namespace ddp::internal
 
 #endif  // DDPRUN_WORKER_RUNTIME_GPU_NCCL_ABI_H_

@@ -51,6 +51,7 @@ struct NcclApi {
   NcclResult (*ncclMemFree)(void* pointer);                                                  // 2.19
   NcclResult (*ncclCommRegister)(NcclComm comm, void* buffer, size_t bytes, void** handle);  // 2.19
   NcclResult (*ncclCommDeregister)(NcclComm comm, void* handle);                             // 2.19
+  NcclResult (*ncclSetEncryption)(const NcclEncryptionConfig* config);                       // 2.32
 };
 
 // The oldest NCCL that is used at all: its ncclConfig_t is ours.

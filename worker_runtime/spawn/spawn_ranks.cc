@@ -168,6 +168,8 @@ absl::Status RankGroup::Start(uint16_t store_port) {
   std::memcpy(&epoch_, nonce.data(), sizeof(epoch_));
   for (int rank = 0; rank < ranks_; ++rank) {
     Variables variables = FormatWorkerEnv(EnvOf(rank));
+    // All ranks are on this host, and the descriptor is not handed on.
+    variables.emplace_back(kRoundKeyVar, "");
     // A launcher above looks at one process's progress.
     if (rank != 0) variables.emplace_back(kProgressFileVar, "");
     auto process = RankProcess::Start(*arguments, variables, {.call = call_, .rank = rank});

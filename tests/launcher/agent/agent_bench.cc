@@ -72,6 +72,11 @@ std::string Bench::Pass(Duration duration) {
   return all;
 }
 
+std::string Bench::Sleep(Duration duration) {
+  now_ += duration;
+  return Step(AgentTimePassed{});
+}
+
 std::string Bench::Begin(const rendezvous::Assignment& assignment) {
   const std::string line = Step(rendezvous::Assigned{assignment});
   const size_t prepare = line.find("prepare:");

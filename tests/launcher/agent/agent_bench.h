@@ -16,6 +16,8 @@ class Bench {
   std::string Step(const AgentEvent& event);
   // Lets time pass in the steps that the core itself asks for. "!" stands for one that did nothing.
   std::string Pass(Duration duration);
+  // Lets time go by in which the agent does not run, and wakes it.
+  std::string Sleep(Duration duration);
   // A round begins; the workers' files are there at once.
   std::string Assign(uint64_t round) { return Begin(AssignmentOf(round)); }
   std::string Begin(const rendezvous::Assignment& assignment);

@@ -225,27 +225,6 @@ TEST_CASE("agent: SIGKILL of a worker is a failure at once") {
   CHECK(bench.End(1, 137, kKill) == "stop:15 failed:1");
 }
 
-TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
-  Bench bench(2, {.orphan_timeout = 600s});
-  bench.Run();
-  CHECK(bench.Step(ContactLost{"timed out", false}) == "");
-  CHECK(bench.Pass(4s) == "");
-  CHECK(bench.Pass(595s) == "say");
-  SUBCASE("it comes back") {
-    CHECK(bench.Step(ContactRestored{}) == "say");
-    CHECK(bench.Pass(2000s) == "");
-  }
-  SUBCASE("it does not") {
-    CHECK(bench.Pass(1s) == "say stop:15");
-    SUBCASE("") { CHECK(bench.Step(WorkersGone{}) == "end:123"); }
-    SUBCASE("before the workers have ended: the job's verdict counts") {
-      bench.Step(ContactRestored{});
-      CHECK(bench.Step(Failure(7)) == "ack");
-      CHECK(bench.Step(WorkersGone{}) == "report end:7");
-    }
-  }
-}
-
 TEST_CASE("agent: a failure that the coordinator cannot hear of yet is told here at once") {
   Bench bench(2, {.orphan_timeout = 600s});
   bench.Run();
@@ -331,23 +310,6 @@ TEST_CASE("agent: trouble on the way to the next round does not hide why the las
   bench.End(1, 3);
   CHECK(bench.Step(WorkersGone{}) == "join");
   CHECK(bench.Step(LocalFailure{120, "store: start a thread"}) == "say leave end:3");
-}
-
-TEST_CASE(
-    "agent: success without a coordinator waits for it, unless its node died before the end") {
-  Bench bench(1, {.exit_barrier_timeout = 300s});
-  bench.Run();
-  bench.End(0, 0);
-  bench.Step(WorkersGone{});
-  SUBCASE("it is silent") {
-    bench.Step(ContactLost{"reset"});
-    CHECK(bench.Pass(299s) == "say");
-    CHECK(bench.Pass(1s) == "say end:0");
-  }
-  SUBCASE("its process is gone") {
-    bench.Step(ContactLost{"refused", true});
-    CHECK(bench.Pass(3s) == "say end:121");
-  }
 }
 
 TEST_CASE("agent: a failed rendezvous ends with its code") {

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/support/temp_dir.h"
 
@@ -47,6 +49,28 @@ TEST_CASE("node identity: a directory that others can write to is not used") {
   std::filesystem::create_directory(directory);
   REQUIRE(chmod(directory.c_str(), 0777) == 0);
   CHECK(RunDirectory("job1", 1).empty());
+}
+
+TEST_CASE("node identity: a link, a file or a FIFO in its place is not used, nor looked into") {
+  const Fixture fixture;
+  const std::filesystem::path base = std::filesystem::path(RunDirectory("job1", 1)).parent_path();
+  const std::string elsewhere = fixture.dir.File("elsewhere");
+  REQUIRE(mkdir(elsewhere.c_str(), 0700) == 0);
+  const auto check = [&] {
+    CHECK(RunDirectory("job1", 1).empty());
+    REQUIRE(unlink(base.c_str()) == 0);
+  };
+  std::filesystem::remove(base);
+  REQUIRE(symlink(elsewhere.c_str(), base.c_str()) == 0);
+  check();
+  REQUIRE(symlink("/no/such/place", base.c_str()) == 0);
+  check();
+  std::ofstream(base) << "";
+  check();
+  REQUIRE(mkfifo(base.c_str(), 0600) == 0);
+  check();
+  CHECK(std::filesystem::is_empty(elsewhere));
+  CHECK_FALSE(RunDirectory("job1", 1).empty());
 }
 
 }  // namespace

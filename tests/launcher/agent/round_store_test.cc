@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "ddp/store.h"
+#include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -56,10 +57,12 @@ TEST_CASE("round store: where the workers' store is the user's wish, a port is k
   CHECK_FALSE(ddp::Store::Connect("127.0.0.1", port, 200ms).ok());
   {
     rendezvous::StoreServer::Options options;
-    options.bind = rendezvous::StoreServer::Bind::kAll;
-    options.port = port;
+    options.bind = rendezvous::StoreServer::Bind::kNone;
     const auto workers = rendezvous::StoreServer::Start(options);
     REQUIRE_MESSAGE(workers.ok(), workers.status().ToString());
+    auto listener = rendezvous::ListenOn("", port);
+    REQUIRE_MESSAGE(listener.ok(), listener.status().ToString());
+    (*workers)->Serve(*std::move(listener));
     CHECK(Client(port)->Set("key", "value").ok());
   }
   // Not to one who does not know what the port is for.
@@ -72,6 +75,45 @@ TEST_CASE("round store: where the workers' store is the user's wish, a port is k
   CHECK(store.port() != 0);
   store.Close();
   CHECK(store.port() == 0);
+}
+
+bool Answers(const std::string& host, uint16_t port) {
+  return ddp::Store::Connect(host, port, 200ms).ok();
+}
+
+TEST_CASE("round store: it answers at the addresses that others are told, once they are known") {
+  RoundStore store(RoundStore::Reach::kAllHosts);
+  REQUIRE(store.Renew().ok());
+  uint16_t port = store.port();
+  REQUIRE(port != 0);
+  CHECK_FALSE(Answers("127.0.0.1", port));
+  // 127.0.0.2 stands for an address of the network, by which the round goes on being reached.
+  for (const std::string& way : {std::string("127.0.0.2"), std::string("127.0.0.3")}) {
+    REQUIRE(store.BeReachedBy({"127.0.0.1", way}).ok());
+    CHECK(Answers("127.0.0.1", port));
+    CHECK(Answers("127.0.0.2", port));
+    CHECK(Answers("127.0.0.3", port) == (way == "127.0.0.3"));
+    CHECK_FALSE(Answers("127.0.0.4", port));
+  }
+  // A way that this machine does not have, or has lost, changes nothing.
+  REQUIRE(store.BeReachedBy({"127.0.0.1", "198.51.100.1"}).ok());
+  CHECK(Answers("127.0.0.2", port));
+  CHECK_FALSE(Answers("127.0.0.4", port));
+  REQUIRE(store.BeReachedBy({"127.0.0.1", "127.0.0.3"}).ok());
+  // The next round knows the new way alone, from the start.
+  REQUIRE(store.Renew().ok());
+  port = store.port();
+  CHECK(Answers("127.0.0.1", port));
+  CHECK(Answers("127.0.0.3", port));
+  CHECK_FALSE(Answers("127.0.0.2", port));
+}
+
+TEST_CASE("round store: where nobody knows by which address others come, all of them answer") {
+  RoundStore store(RoundStore::Reach::kAllHosts);
+  REQUIRE(store.BeReachedBy({}).ok());
+  REQUIRE(store.Renew().ok());
+  CHECK(Answers("127.0.0.1", store.port()));
+  CHECK(Answers("127.0.0.4", store.port()));
 }
 
 TEST_CASE("round store: only an explicit 1 leaves the store to the workers, and static never") {

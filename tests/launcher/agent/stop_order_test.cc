@@ -87,19 +87,19 @@ TEST_CASE("stop order: without contact the node stops alone, and says so") {
   Bench bench;
   bench.Step(AgentStarted{});
   SUBCASE("it never had any, and has no workers") {
-    CHECK(bench.Step(kAtOnce) == "say leave end:143");
+    CHECK(bench.Step(kAtOnce) == "say order leave end:143");
     CHECK(bench.Answer() == "drain");
     CHECK(bench.Step(LogsDrained{}) == "exit:143");
   }
   SUBCASE("it never had any, and prepares") {
     bench.Step(rendezvous::Assigned{Bench::AssignmentOf(1)});
-    CHECK(bench.Step(kAtOnce) == "say leave end:143");
+    CHECK(bench.Step(kAtOnce) == "say order leave end:143");
   }
   SUBCASE("it is lost, and workers run") {
     bench.Step(ContactMade{"a:29400"});
     bench.Assign(1);
     bench.Step(ContactLost{"timed out"});
-    CHECK(bench.Step(kAtOnce) == "say leave stop:15");
+    CHECK(bench.Step(kAtOnce) == "say order leave stop:15");
     CHECK(bench.Step(kAtOnce) == "");
     CHECK(bench.End(0, 143, kTerm) == "");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
@@ -109,7 +109,7 @@ TEST_CASE("stop order: without contact the node stops alone, and says so") {
     bench.Assign(1);
     bench.Step(Drained{Round{1}, "node b left"});
     bench.Step(ContactLost{"timed out"});
-    CHECK(bench.Step(kAtOnce) == "say leave");
+    CHECK(bench.Step(kAtOnce) == "say order leave");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
   SUBCASE("it is back") {
@@ -127,7 +127,7 @@ TEST_CASE("stop order: contact that is lost behind an order carries it out here"
   bench.Step(ContactMade{"a:29400"});
   bench.Assign(1);
   CHECK(bench.Step(kAtOnce) == "order");
-  CHECK(bench.Step(ContactLost{"timed out"}) == "say leave stop:15");
+  CHECK(bench.Step(ContactLost{"timed out"}) == "say order leave stop:15");
   CHECK(bench.Step(kAtOnce) == "");
   // The verdict that comes after all is the same.
   bench.Step(ContactRestored{});
@@ -269,13 +269,13 @@ TEST_CASE(
   SUBCASE("at once") {
     CHECK(bench.Step(now) == "order");
     CHECK(bench.Step(after_step) == "order-after-step");
-    CHECK(bench.Step(ContactLost{"timed out", false}) == "say leave stop:15");
+    CHECK(bench.Step(ContactLost{"timed out", false}) == "say order leave stop:15");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
   SUBCASE("after a step") {
     CHECK(bench.Step(after_step) == "order-after-step");
     CHECK(bench.Step(ContactLost{"timed out", false}) == "ask:ddprun stop on node a");
-    CHECK(bench.Step(now) == "say leave stop:15");
+    CHECK(bench.Step(now) == "say order leave stop:15");
   }
   SUBCASE("it was heard") {
     CHECK(bench.Step(now) == "order");

@@ -72,6 +72,26 @@ TEST_CASE("waiting: one that is over soon is not told") {
   CHECK(bench.next() == std::nullopt);
 }
 
+TEST_CASE("waiting: a signal that ends it says so, and for what this node was waiting") {
+  struct Row {
+    std::string reason;
+    std::string text;
+  };
+  const std::vector<Row> rows = {
+      {"1 of 2 nodes, waiting for 1 more", ", which was waiting for 1 more"},
+      {"waiting before restart 2 (--restart_backoff)",
+       ", which was waiting before restart 2 (--restart_backoff)"},
+      {"standing by as a spare", " (standing by as a spare)"}};
+  for (const Row& row : rows) {
+    Bench bench;
+    bench.At(0ms, Waiting{row.reason});
+    CHECK(bench.At(1ms, SignalReceived{15}) == "SIGTERM: leaving this job" + row.text);
+    CHECK(bench.At(2ms, SignalReceived{15}) == "");
+  }
+  Bench bench;
+  CHECK(bench.At(0ms, SignalReceived{2}) == "");
+}
+
 TEST_CASE("stopping: what a further signal does is told, a second one where this is the first") {
   struct Row {
     int signal;
@@ -168,7 +188,7 @@ TEST_CASE("waiting: a lost coordinator is called lost, with its place, and when 
     for (const int local_rank : {0, 1, 2}) bench.At(8s, WorkerEnd{.local_rank = local_rank});
     CHECK(bench.PassTo(8s) ==
           "the coordinator at node1:29400 (10.0.0.1) is lost: Socket closed; all workers of this "
-          "node succeeded, waiting for it up to 293 s");
+          "node succeeded, waiting for it up to 300 s");
     CHECK(bench.PassTo(60s) == "");
   }
   SUBCASE("a long one is") {

@@ -155,7 +155,7 @@ std::vector<BadRow> BadValueRows() {
       {{"--monitor_interval=0", "p"}, "'0'", "more than 0"},
       {{"--monitor_interval=x", "p"}, "'x'", "more than 0"},
       {{"--monitor_interval=nan", "p"}, "'nan'", "more than 0"},
-      {{"--shutdown_timeout=-5", "p"}, "'-5'", "0 or more"},
+      {{"--shutdown_timeout=-5", "p"}, "'-5'", "0 to 31536000"},
       {{"--shutdown_timeout=5x", "p"}, "'5x'", "seconds"},
       {{"--master_port=99999", "--nnodes=2", "p"}, "'99999'", "65535"},
       {{"--master_addr=a b", "--nnodes=2", "p"}, "'a b'", "host name"},

@@ -140,7 +140,7 @@ TEST_CASE("launch config: etcd is its members, and what --rdzv_conf says of it")
   CHECK(etcd.key_file == "/k");
   CHECK(etcd.user == "u");
   CHECK(etcd.prefix == "/a/b");
-  CHECK(config.warnings.empty());
+  CHECK(config.warnings.size() == 1);  // it has no password
   const LaunchConfig plain = Built(
       {{"rdzv_backend", "etcd"}, {"rdzv_id", "j"}, {"rdzv_endpoint", "h"}, {"node_rank", "0"}});
   CHECK(plain.rendezvous == RendezvousKind::kEtcd);
@@ -155,11 +155,27 @@ TEST_CASE("launch config: what is for etcd is named where nobody reads it, and a
   };
   CHECK(warning({{"rdzv_endpoint", "h"}, {"rdzv_conf", "protocol=https,user=u"}}) ==
         "--rdzv_conf: protocol, user is not used: only the etcd backend reads it");
-  CHECK(warning({{"rdzv_backend", "etcd"},
-                 {"rdzv_id", "j"},
-                 {"rdzv_endpoint", "h"},
-                 {"rdzv_conf", "user=u"}})
-            .find("the password goes over the network as it is") != std::string::npos);
+  const GivenOptions given = {{"rdzv_backend", {"etcd", "--rdzv_backend"}},
+                              {"rdzv_id", {"j", "--rdzv_id"}},
+                              {"rdzv_endpoint", {"h", "--rdzv_endpoint"}},
+                              {"rdzv_conf", {"user=u", "--rdzv_conf"}}};
+  for (const bool has_password : {false, true}) {
+    const auto config = BuildLaunchConfig(given, {.has_etcd_password = has_password});
+    REQUIRE(config.ok());
+    REQUIRE(config->warnings.size() == 1);
+    CHECK(config->warnings[0] ==
+          (has_password ? "--rdzv_conf: the password goes over the network as it is; with "
+                          "protocol=https it would not"
+                        : "--rdzv_conf: the user 'u' has no password: DDPRUN_ETCD_PASSWORD is not "
+                          "set, or empty"));
+  }
+  GivenOptions nobody = given;
+  nobody.erase("rdzv_conf");
+  const auto without = BuildLaunchConfig(nobody, {.has_etcd_password = true});
+  REQUIRE(without.ok());
+  CHECK(without->warnings ==
+        std::vector<std::string>{"DDPRUN_ETCD_PASSWORD is not used: --rdzv_conf user=NAME, whose "
+                                 "password it is, is missing"});
 }
 
 TEST_CASE("launch config: an endpoint is assumed where nobody named its host") {

@@ -197,6 +197,31 @@ TEST_CASE("run folder: what killed runs left is removed as far as no file is in 
   CHECK(fs::exists(own.attempt_path() + "/0"));
 }
 
+TEST_CASE("run folder: what others have given such a name is left alone") {
+  const testing::TempDir dir;
+  const std::string gone = OwnerTag(INT_MAX);
+  const std::string target = dir.File("target");
+  fs::create_directories(target + "/attempt_0/0");
+  const std::string link = dir.File("ddprun_a_b_" + gone + "_others");
+  fs::create_directory_symlink(target, link);
+  const std::string fifo = dir.File("ddprun_a_b_" + gone + "_fifofi");
+  REQUIRE(mkfifo(fifo.c_str(), 0666) == 0);
+  const std::string foreign = dir.File("ddprun_a_b_" + gone + "_foreig");
+  fs::create_directories(foreign);
+  const bool is_foreign = geteuid() == 0 && chown(foreign.c_str(), 65534, 65534) == 0;
+  auto own = RunFolder::Create({.run_id = "j", .memory_dir = dir.path().string()});
+  REQUIRE(own.ok());
+  own->BeginAttempt(0);
+  REQUIRE(own->MakeWorkerFolder(0).ok());
+
+  own->RemoveAbandonedTemporaries();
+
+  CHECK(fs::is_symlink(link));
+  CHECK(fs::exists(target + "/attempt_0/0"));
+  CHECK(fs::is_fifo(fifo));
+  CHECK(fs::exists(foreign) == is_foreign);  // one of our own would be removed
+}
+
 TEST_CASE("run folder: /dev/null means no files at all") {
   auto folder = RunFolder::Create({.log_dir = "/dev/null", .run_id = "j"});
   REQUIRE(folder.ok());

@@ -36,12 +36,13 @@ bool ForgetCloseRange() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-std::string DescriptorsWith(int counters_fd) {
+std::string DescriptorsWith(int counters_fd, int round_key_fd = -1) {
   SpawnRequest request = {
       .executable = ToyWorker(), .argv = {"toy_worker", "fds"}, .env = TestEnvironment()};
   CapturePipe output;
   request.stdout_fd = output.write_end();
   request.counters_fd = counters_fd;
+  request.round_key_fd = round_key_fd;
   const SpawnResult result = Spawn(request, TestBaseline());
   REQUIRE_MESSAGE(result.ok(), result.text);
   std::string text = output.ReadAll();
@@ -60,6 +61,8 @@ TEST_CASE("spawn: without close_range a worker has no other descriptors either")
   REQUIRE(at_number.get() == 198);
   CHECK(DescriptorsWith(at_number.get()) == "0 1 2 198\n");
   CHECK(DescriptorsWith(-1) == "0 1 2\n");
+  CHECK(DescriptorsWith(-1, low.get()) == "0 1 2 199\n");
+  CHECK(DescriptorsWith(low.get(), at_number.get()) == "0 1 2 198 199\n");
 }
 
 }  // namespace

@@ -212,7 +212,43 @@ TEST_CASE("spawn: a worker with a page of counters has its descriptor, too, and 
   }
 }
 
-TEST_CASE("spawn: the page is the one that was given, whatever number the agent has it at") {
+TEST_CASE("spawn: a worker with the round's key has its descriptor, too, and nothing else") {
+  const TempDir temp;
+  const UniqueFd high(open("/dev/null", O_RDONLY));
+  const UniqueFd higher(fcntl(high.get(), F_DUPFD, 210));
+  // Also where the agent has the two crosswise, or at the very numbers.
+  for (const auto& [page_at, key_at] :
+       {std::pair(150, 151), std::pair(198, 199), std::pair(199, 198), std::pair(250, 198)}) {
+    CAPTURE(page_at);
+    const UniqueFd page = FileAt(page_at, temp);
+    const UniqueFd key = FileAt(key_at, temp);
+    SpawnRequest request = Toy({"fds"});
+    request.round_key_fd = key.get();
+    CHECK(OutputOf(request) == "0 1 2 199\n");
+    request.counters_fd = page.get();
+    CHECK(OutputOf(std::move(request)) == "0 1 2 198 199\n");
+    CHECK(fcntl(key_at, F_GETFD) == FD_CLOEXEC);
+  }
+}
+
+TEST_CASE("spawn: where the limit keeps the key's number away no worker runs without it") {
+  const TempDir temp;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  TestBaseline();
+  const rlimit low{150, before.rlim_max};
+  const UniqueFd key = FileAt(140, temp);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
+  SpawnRequest request = Toy({"fds"});
+  request.round_key_fd = key.get();
+  const SpawnResult result = Spawn(request, TestBaseline());
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK_FALSE(result.ok());
+  CHECK_MESSAGE(result.text.find("hand on the round's key as descriptor 199") != std::string::npos,
+                result.text);
+}
+
+TEST_CASE("spawn: page and key are those that were given, whatever number the agent has it at") {
   const TempDir temp;
   for (int number = 0; number <= 6; ++number) {
     CAPTURE(number);
@@ -220,10 +256,10 @@ TEST_CASE("spawn: the page is the one that was given, whatever number the agent 
     {
       const UniqueFd page = FileAt(number, temp);
       SpawnRequest request = {.executable = "/bin/sh",
-                              .argv = {"sh", "-c", "readlink /proc/self/fd/198"},
+                              .argv = {"sh", "-c", "readlink /proc/self/fd/198 /proc/self/fd/199"},
                               .env = TestEnvironment()};
-      request.counters_fd = page.get();
-      CHECK(OutputOf(std::move(request)) == temp.File("page") + "\n");
+      request.counters_fd = request.round_key_fd = page.get();
+      CHECK(OutputOf(std::move(request)) == temp.File("page") + "\n" + temp.File("page") + "\n");
     }
     if (saved.is_open()) dup2(saved.get(), number);
   }

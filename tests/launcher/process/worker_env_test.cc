@@ -72,7 +72,6 @@ TEST_CASE("worker env: a worker of torchelastic finds every variable it knows") 
 
 TEST_CASE("worker env: what another launcher left is replaced, what the user set stays") {
   const std::vector<std::string> parent = {"A=1",
-                                           "DDPRUN_ETCD_PASSWORD=secret",
                                            "RANK=99",
                                            "MASTER_ADDR=stale",
                                            "DDPRUN_JOB_MARK=outer",
@@ -87,7 +86,6 @@ TEST_CASE("worker env: what another launcher left is replaced, what the user set
   CHECK(map.at("RANK") == "4");
   CHECK(map.at("MASTER_ADDR") == "fe80::1");
   CHECK(map.count("DDPRUN_JOB_MARK") == 0);
-  CHECK(map.count("DDPRUN_ETCD_PASSWORD") == 0);
   CHECK(map.at("OMP_NUM_THREADS") == "");
   CHECK(map.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0");
   CHECK(map.at("TORCHELASTIC_ERROR_FILE") == "");

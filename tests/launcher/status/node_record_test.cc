@@ -255,6 +255,8 @@ TEST_CASE("node record: a lost coordinator is what it waits for, until it is bac
   Lived node;
   node.Event(Duration{0}, rendezvous::ContactMade{"b:29400", true});
   CHECK(node.Node().hosts_coordinator);
+  node.Event(Duration{0}, rendezvous::ContactMade{"b:29400", false});
+  CHECK_FALSE(node.Node().hosts_coordinator);
   node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "timed out"});
   CHECK(node.Node().waiting_for == "the coordinator at b:29400 does not answer (timed out)");
   CHECK(node.Job().waiting_for == "the coordinator at b:29400 does not answer (timed out)");
@@ -280,6 +282,18 @@ TEST_CASE("node record: the node of a coordinator that is gone is named until th
   CHECK(node.Node().gone_node != "");
   node.Round(2);
   CHECK(node.Node().gone_node == "");
+}
+
+TEST_CASE("node record: a node that has ended the coordinator that it hosted is not lost by that") {
+  Lived node;
+  node.Event(Duration{0}, rendezvous::ContactMade{"b:29400", true});
+  node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "closed", .is_gone = true});
+  CHECK(node.Node().gone_node == "");
+  CHECK(node.Node().waiting_for == "");
+  node.Event(Duration{0}, rendezvous::ContactMade{"a:29400", false});
+  node.Event(seconds(1), rendezvous::ContactLost{.reason = "closed", .is_gone = true});
+  CHECK(node.Node().gone_node != "");
+  CHECK(node.Node().waiting_for == "the coordinator at a:29400 does not answer (closed)");
 }
 
 TEST_CASE("node record: of many rounds the newest are kept") {

@@ -145,20 +145,45 @@ TEST_CASE("trust: programs that are not ours are told apart from coordinators wi
 TEST_CASE("trust: an agent joins no coordinator of another user on loopback") {
   if (geteuid() != 0) return testing::SkipTest("only root makes processes of other users");
   // A coordinator whose sockets are nobody's, as far as the kernel tells.
+  syscall(SYS_setfsuid, 65534);  // of this thread alone
   auto door = ListenOn("127.0.0.1", 0);
+  syscall(SYS_setfsuid, 0);
   REQUIRE(door.ok());
   const uint16_t port = LocalPort(door->get());
   std::thread squatter([&] {
-    syscall(SYS_setfsuid, 65534);  // of this thread alone
     UniqueFd fd;
     pollfd ready{door->get(), POLLIN, 0};
     while (!fd.is_open() && poll(&ready, 1, 30000) == 1) {
       fd.Reset(accept(door->get(), nullptr, nullptr));
     }
     SendAll(fd.get(), MakeHelloReply({"run-1", false}));
+    shutdown(fd.get(), SHUT_WR);  // as a coordinator does
     ReadToEnd(fd.get());
   });
   Agent agent(port, "", 1, "a");
+  const auto failed = agent.log.Await<RendezvousFailed>();
+  squatter.join();
+  REQUIRE_MESSAGE(failed, agent.log.Text());
+  CHECK(failed->kind == Kind::kDistrusted);
+  CHECK_MESSAGE(Holds(failed->message, "it belongs to another user of this machine (uid 65534)"),
+                failed->message);
+}
+
+// As a coordinator does that serves its own user alone.
+TEST_CASE("trust: an agent is told whose the port on loopback is that closes without a word") {
+  if (geteuid() != 0) return testing::SkipTest("only root makes processes of other users");
+  syscall(SYS_setfsuid, 65534);  // of this thread alone
+  auto door = ListenOn("127.0.0.1", 0);
+  syscall(SYS_setfsuid, 0);
+  REQUIRE(door.ok());
+  std::thread squatter([&] {
+    UniqueFd fd;
+    pollfd ready{door->get(), POLLIN, 0};
+    while (!fd.is_open() && poll(&ready, 1, 30000) == 1) {
+      fd.Reset(accept(door->get(), nullptr, nullptr));
+    }
+  });
+  Agent agent(LocalPort(door->get()), "", 1, "a");
   const auto failed = agent.log.Await<RendezvousFailed>();
   squatter.join();
   REQUIRE_MESSAGE(failed, agent.log.Text());
@@ -205,7 +230,9 @@ struct FarStore {
     PortListener::Handlers handlers;
     handlers.identity = Token("a token");
     handlers.on_store = [this](UniqueFd fd) { server->Adopt(std::move(fd)); };
-    auto started = PortListener::Start(*std::move(socket), std::move(handlers));
+    std::vector<UniqueFd> sockets;
+    sockets.push_back(*std::move(socket));
+    auto started = PortListener::Start(std::move(sockets), std::move(handlers));
     REQUIRE(started.ok());
     listener = *std::move(started);
   }

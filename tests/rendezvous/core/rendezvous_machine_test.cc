@@ -96,6 +96,21 @@ TEST_CASE("machine: a failure without budget ends the job with the worker's code
   CHECK(!machine.NextDeadline().has_value());
 }
 
+TEST_CASE("machine: a verdict that is not durable is told after the limit, and not before") {
+  const Policy policy = TestPolicy(1, 1);
+  Beginning beginning = FirstStart();
+  beginning.record_limit = 5s;
+  RendezvousMachine machine(policy, beginning, At(0s));
+  const auto round = Only<Assign>(machine.Step(At(0s), Join(policy, "a", 1)));
+  REQUIRE(round.size() == 1);
+  const Stamp stamp{SessionId{1}, round[0].assignment.epoch, round[0].assignment.round, kTestJob};
+  REQUIRE(Only<Record>(machine.Step(At(1s), WorkersSucceeded{stamp})).size() == 1);
+  for (const Duration at : {2s, 3s, 4s, 5s}) {
+    CHECK(Only<Conclude>(machine.Step(At(at), TimePassed{})).empty());
+  }
+  CHECK(Only<Conclude>(machine.Step(At(6s), TimePassed{})).size() == 1);
+}
+
 TEST_CASE("machine: the next round names the lost node, and not what failed of its loss") {
   Policy policy = TestPolicy(2, 2);
   policy.max_restarts = 1;
@@ -131,6 +146,34 @@ TEST_CASE("machine: a join of an older session never displaces the newer one") {
   const auto sealed = Only<Assign>(machine.Step(At(1s), Join(policy, "b", 8)));
   REQUIRE(sealed.size() == 2);
   CHECK(sealed[0].session == SessionId{7});
+}
+
+TEST_CASE("machine: a node of another protocol is refused by name, whatever the job does") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  machine.Step(At(0s), Join(policy, "a", 1));
+  NodeJoined other = Join(policy, "b", 2);
+  other.node.release = {.protocol = ThisRelease().protocol + 1, .version = "9.0.0"};
+  const std::string both = "node b runs ddprun 9.0.0 (protocol 2), the coordinator ddprun ";
+  std::vector<TellWaiting> told;
+  const auto refused = [&](TimePoint now) {
+    const auto actions = machine.Step(now, other);
+    CHECK(Only<Drain>(actions).empty());
+    told = Only<TellWaiting>(actions);
+    const auto refusals = Only<Refuse>(actions);
+    REQUIRE(refusals.size() == 1);
+    CHECK(refusals[0].message.find(both) == 0);
+    CHECK(refusals[0].message.find("all nodes need releases of one protocol") != std::string::npos);
+    return refusals[0].kind;
+  };
+  CHECK(refused(At(2s)) == Refusal::kFinal);
+  REQUIRE(told.size() == 1);  // the node that waits
+  CHECK(told[0].reason.find("(refused: " + both) != std::string::npos);
+  CHECK(Only<Assign>(machine.Step(At(3s), Join(policy, "c", 3))).size() == 2);
+  CHECK(refused(At(4s)) == Refusal::kFinal);
+  // Its workers run on: that they are another job's is no reason to end them.
+  other.held.emplace();
+  CHECK(refused(At(5s)) == Refusal::kOtherJob);
 }
 
 TEST_CASE("machine: a session serves one node") {

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -36,13 +37,12 @@ EtcdOptions OneMember(uint16_t port) {
   return {.members = {{"127.0.0.1", port}}, .prefix = "/ddprun"};
 }
 
-EtcdClient::Transaction PutWhere(const std::string& key, int64_t revision, const std::string& value,
-                                 int64_t lease = 0) {
-  return {.guarded_key = key,
-          .revision = revision,
+EtcdTransaction PutWhere(const std::string& key, int64_t revision, const std::string& value,
+                         int64_t lease = 0) {
+  return {.guards = {{.key = key, .revision = revision}},
           .puts = {{.key = key, .value = value, .lease = lease}},
           .deletes = {},
-          .read = ""};
+          .reads = {key}};
 }
 
 TEST_CASE("etcd: a transaction is applied where nobody has written since, and only there") {
@@ -55,15 +55,20 @@ TEST_CASE("etcd: a transaction is applied where nobody has written since, and on
   const auto again = client.Apply(PutWhere("k", 0, "two"), Soon());
   REQUIRE(again.ok());
   CHECK_FALSE(again->is_applied);
-  REQUIRE(again->read);
-  CHECK(again->read->value == "one");
-  CHECK(again->read->revision == first->revision);
-  EtcdClient::Transaction both = PutWhere("k", first->revision, "three");
-  both.read = "k";
+  REQUIRE(again->read.at(0));
+  CHECK(again->read[0]->value == "one");
+  CHECK(again->read[0]->revision == first->revision);
+  EtcdTransaction both = PutWhere("k", first->revision, "three");
+  both.guards.push_back({.key = "other", .revision = 5});
+  CHECK_FALSE(client.Apply(both, Soon())->is_applied);
+  both.guards[1].revision = 0;
+  both.reads.push_back("other");
   const auto third = client.Apply(both, Soon());
   REQUIRE(third.ok());
   CHECK(third->is_applied);
   CHECK(third->revision > first->revision);
+  CHECK(third->read.at(0)->revision == third->revision);
+  CHECK_FALSE(third->read.at(1));
   const auto key = client.Get("k", Soon());
   REQUIRE(key.ok());
   CHECK((*key)->value == "three");
@@ -164,6 +169,43 @@ TEST_CASE("etcd: what is not etcd, not there or not known is named") {
   CHECK_MESSAGE(
       std::string(status.message()).find("cannot resolve \"no-such-name\"") != std::string::npos,
       status.ToString());
+}
+
+TEST_CASE("etcd: a resolver that hangs is waited for as long as a member, and by nobody's end") {
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  EtcdOptions unknown = OneMember(1);
+  unknown.members[0].host = "slow-name";
+  {
+    EtcdClient client(unknown, [ended](const std::string&, uint16_t) {
+      ended.wait();
+      return Resolution{};
+    });
+    const auto status = client.Get("k", Soon()).status();
+    CHECK(absl::IsUnavailable(status));
+    CHECK_MESSAGE(
+        status.message() ==
+            "etcd at slow-name:1: cannot resolve \"slow-name\": the resolver does not answer",
+        status.ToString());
+    client.Cancel();
+    CHECK_FALSE(client.Get("k", Soon()).ok());
+  }
+  end.set_value();  // only now: the client was gone before
+}
+
+TEST_CASE("etcd: the member that answered last is asked first, by the next client too") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  const EtcdCluster cluster({.members = 1});
+  const ForeignServer mute("");
+  EtcdOptions options = OneMember(mute.port());
+  options.members.push_back({"127.0.0.1", cluster.port(0)});
+  EtcdClient first(options);
+  CHECK(first.current_member() == 0);
+  REQUIRE(first.Get("k", Soon()).ok());
+  CHECK(first.current_member() == 1);
+  // It has less time than a silent member would take.
+  EtcdClient second(options, ResolveName, first.current_member());
+  CHECK(second.Get("k", SteadyNow() + EtcdClient::kMemberPatience).ok());
 }
 
 TEST_CASE("etcd: a call that nobody wants any more ends at once") {

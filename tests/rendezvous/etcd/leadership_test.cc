@@ -80,6 +80,7 @@ TEST_CASE("leadership: of two that saw no leader one leads, and the next has a g
   const auto first = a.leadership->Begin(1001, kLong);
   REQUIRE_MESSAGE(first.ok(), first.status().ToString());
   CHECK_FALSE(first->is_remembered);
+  CHECK(first->record_limit == LeaderCore::kRecordLimit);
   CHECK(absl::IsAlreadyExists(b.leadership->Begin(1002, kLong).status()));
   REQUIRE(a.WriteAndWait(SomeRecord(3)));
   a.leadership->Leave(kLong);
@@ -89,6 +90,7 @@ TEST_CASE("leadership: of two that saw no leader one leads, and the next has a g
   REQUIRE_MESSAGE(next.ok(), next.status().ToString());
   CHECK(next->epoch > first->epoch);
   CHECK(next->is_remembered);
+  CHECK(next->record_limit == LeaderCore::kRecordLimit);
   CHECK(next->restart_count == 3);
   CHECK(next->instance == JobInstance{.high = 1, .low = 2});
   // The run's own, and nobody else's.

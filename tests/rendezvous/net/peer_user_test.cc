@@ -41,6 +41,25 @@ TEST_CASE("peer user: the kernel tells who is at the other end of a connection h
   CHECK(PeerUsers().IsOfOthers(others.ours.get()));
 }
 
+TEST_CASE("peer user: the kernel tells whose a socket is that listens here") {
+  for (const char* host : {"127.0.0.1", "::1", ""}) {
+    CAPTURE(host);
+    auto own = ListenOn(host, 0);
+    REQUIRE(own.ok());
+    const auto at = ParseIp(*host == ':' ? "::1" : "127.0.0.1", LocalPort(own->get()));
+    if (!PeerUsers().ListenerAt(*at)) return testing::SkipTest("no sock_diag here");
+    CHECK(PeerUsers().ListenerAt(*at) == geteuid());
+    own->Reset();
+    CHECK_FALSE(PeerUsers().ListenerAt(*at));
+  }
+  if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
+  syscall(SYS_setfsuid, 65534);
+  auto others = ListenOn("127.0.0.1", 0);
+  syscall(SYS_setfsuid, geteuid());
+  REQUIRE(others.ok());
+  CHECK(PeerUsers().ListenerAt(LocalAddress(others->get())) == 65534);
+}
+
 // The kernel would call it root's.
 TEST_CASE("peer user: an end that has been closed is nobody's") {
   Connection closed(geteuid());

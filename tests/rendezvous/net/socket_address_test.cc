@@ -34,6 +34,7 @@ TEST_CASE("address: gRPC is told it as a URI, and a text is an address or is not
 
 TEST_CASE("address: scope, port and IP tell addresses apart, the family of an IPv4 one does not") {
   CHECK(Ip("::ffff:10.0.0.2") == Ip("10.0.0.2"));
+  CHECK(Ip("::ffff:10.0.0.2%7") == Ip("10.0.0.2"));  // IPv4 has no scopes
   CHECK(Ip("10.0.0.2") != Ip("10.0.0.3"));
   CHECK(Ip("10.0.0.2", 1) != Ip("10.0.0.2", 2));
   CHECK(Ip("fe80::1%lo") != Ip("fe80::1%4711"));

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "rendezvous/base/release.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
 #include "rendezvous/client/link.h"
@@ -32,7 +33,7 @@ TEST_CASE("grpc: a remote agent and the host's form a round, finish it and end t
   auto host = ConnectRendezvous(std::move(host_options), host_log.handler());
   auto remote = Connect(port.port(), TestPolicy(2, 2), remote_log);
   remote->Join(TestNode("remote", 4002));
-  REQUIRE_MESSAGE(remote_log.Await<ContactMade>(), remote_log.Text());
+  REQUIRE_MESSAGE(remote_log.Await<ContactMade>(), remote_log.Text(), host_log.Text());
   host->Join(TestNode("host", 4001));
   const auto at_host = host_log.Await<Assigned>();
   const auto at_remote = remote_log.Await<Assigned>();
@@ -208,6 +209,27 @@ TEST_CASE("grpc: streams that are cut off while messages come are let go of") {
   const TimePoint deadline = SteadyNow() + kPatience;
   while (CountGrpcLinksForTest() > 0 && SteadyNow() < deadline) std::this_thread::yield();
   CHECK(CountGrpcLinksForTest() == 0);
+}
+
+TEST_CASE(
+    "grpc: an agent of another protocol is refused by name, and the one that waits hears it") {
+  EventLog log, others;
+  auto coordinator = StartListening(TestPolicy(2, 2));
+  auto client = Connect(coordinator->port(), TestPolicy(2, 2), log);
+  client->Join(TestNode("a"));
+  auto other = Connect(coordinator->port(), TestPolicy(2, 2), others);
+  NodeInfo node = TestNode("b");
+  node.release = {.protocol = ThisRelease().protocol + 1, .version = "9.0.0"};
+  other->Join(node);
+  const auto failed = others.Await<RendezvousFailed>();
+  REQUIRE(failed);
+  const std::string why = " runs ddprun 9.0.0 (protocol 2), the coordinator " +
+                          ReleaseText(ThisRelease()) + ": all nodes need releases of one protocol";
+  CHECK_MESSAGE(failed->message.find(why) != std::string::npos, failed->message);
+  const auto is_told = [&](const Waiting& told) {
+    return told.reason.find(why) != std::string::npos;
+  };
+  CHECK_MESSAGE(log.Await<Waiting>(is_told), log.Text());
 }
 
 TEST_CASE("grpc: agents with another --nnodes are refused") {

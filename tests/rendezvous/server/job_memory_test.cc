@@ -5,11 +5,15 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/job_file.h"
 #include "tests/rendezvous/server/event_log.h"
@@ -44,6 +48,7 @@ class Gatekeeper final : public JobMemory {
   void SetOpen(bool is_open) {
     const std::lock_guard lock(mutex_);
     is_open_ = is_open;
+    asked_ = 0;
     changed_.notify_all();
   }
   // Until it has been asked once more.
@@ -72,8 +77,10 @@ class Gatekeeper final : public JobMemory {
   std::string told_;
 };
 
-std::unique_ptr<Coordinator> StartWith(std::shared_ptr<JobMemory> memory) {
+std::unique_ptr<Coordinator> StartWith(std::shared_ptr<JobMemory> memory,
+                                       std::function<void(const std::string&)> log = nullptr) {
   Coordinator::Options options;
+  options.log_step = std::move(log);
   options.policy = TestPolicy(1, 1);
   options.memory = std::move(memory);
   auto coordinator = Coordinator::Start(std::move(options));
@@ -94,6 +101,32 @@ TEST_CASE("job memory: a coordinator that may not speak says nothing, and all of
   CHECK(log.Await<Assigned>());
   coordinator->Stop();
   CHECK(memory->told() == "leave");
+}
+
+TEST_CASE("job memory: what was said to one that might not speak is as old as it has waited") {
+  const auto memory = std::make_shared<Gatekeeper>();
+  EventLog log;
+  std::promise<std::string> failed;
+  auto coordinator = StartWith(memory, [&](const std::string& line) {
+    if (line.starts_with("hears failed")) failed.set_value(line);
+  });
+  LocalAgent agent(*coordinator, TestPolicy(1, 1), log);
+  agent.Join(TestNode("a", 4001));
+  const auto assigned = log.Await<Assigned>();
+  REQUIRE(assigned);
+  memory->SetOpen(false);
+  agent.ReportFailed(assigned->assignment.round, {});
+  REQUIRE(memory->AwaitQuestion());
+  const TimePoint until = SteadyNow() + std::chrono::milliseconds(20);
+  while (SteadyNow() < until) std::this_thread::yield();
+  memory->SetOpen(true);
+  std::future<std::string> line = failed.get_future();
+  REQUIRE(line.wait_for(EventLog::kPatience) == std::future_status::ready);
+  const std::string text = line.get();
+  INFO(text);
+  const size_t age = text.find("age=");
+  REQUIRE(age != std::string::npos);
+  CHECK(std::stoi(text.substr(age + 4)) >= 20);
 }
 
 TEST_CASE("job memory: one that never may again ends without a word") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,6 +22,7 @@
 #include "rendezvous/wire/hello.h"
 #include "tests/rendezvous/server/http2_frames.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/loopback.h"
 #include "tests/support/scarce_descriptors.h"
 
 namespace ddprun::rendezvous {
@@ -28,16 +30,17 @@ namespace {
 
 struct Served {
   explicit Served(Duration silence_limit) {
-    auto socket = ListenOn("", 0);
-    REQUIRE(socket.ok());
-    port = LocalPort(socket->get());
+    auto listening = ListenOnEach({}, 0);
+    REQUIRE(listening.ok());
+    port = LocalPort(listening->sockets[0].get());
     PortListener::Handlers handlers{.connections = &table};
     handlers.on_store = [](UniqueFd fd) { SendAll(fd.get(), "store"); };
     handlers.on_http2 = [](UniqueFd fd) { SendAll(fd.get(), "http2"); };
     handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
     handlers.on_no_descriptor = [this] { ++rests; };
+    handlers.on_refused = [this](const std::string& text) { refusals.push_back(text); };
     handlers.silence_limit = silence_limit;
-    auto started = PortListener::Start(*std::move(socket), std::move(handlers));
+    auto started = PortListener::Start(std::move(listening->sockets), std::move(handlers));
     REQUIRE(started.ok());
     listener = *std::move(started);
   }
@@ -48,7 +51,8 @@ struct Served {
   }
   uint16_t port = 0;
   ConnectionTable table;
-  std::atomic<uint64_t> rests{0};  // of accept
+  std::atomic<uint64_t> rests{0};     // of accept
+  std::vector<std::string> refusals;  // the listener's thread's, and complete once it has ended
   std::unique_ptr<PortListener> listener;
 };
 
@@ -56,7 +60,7 @@ TEST_CASE("port listener: the first byte decides who serves a connection") {
   const Served served(std::chrono::seconds(30));
   CHECK(served.Ask(std::string("\0", 1)) == "store");
   CHECK(served.Ask("P") == "http2");
-  CHECK(served.Ask(kHelloRequest) == "ddprun/1 run run-1\n");
+  CHECK(served.Ask(kHelloRequest) == MakeHelloReply({"run-1", false}));
   CHECK(served.Ask("\x16") == "");
   CHECK(served.Ask("GET / HTTP/1.1\r\n\r\n") == "");
   CHECK(served.Ask("SSH-2.0-x\r\n") == "");
@@ -85,9 +89,9 @@ TEST_CASE("port listener: a silent connection has five seconds unless somebody s
 // Connections handed over stay open until the test ends, as gRPC keeps those that say something.
 struct Kept {
   explicit Kept(Duration silence_limit) {
-    auto socket = ListenOn("", 0);
-    REQUIRE(socket.ok());
-    port = LocalPort(socket->get());
+    auto listening = ListenOnEach({}, 0);
+    REQUIRE(listening.ok());
+    port = LocalPort(listening->sockets[0].get());
     PortListener::Handlers handlers{.connections = &table};
     handlers.on_http2 = [this](UniqueFd fd) {
       const std::lock_guard lock(mutex);
@@ -95,7 +99,7 @@ struct Kept {
     };
     handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
     handlers.silence_limit = silence_limit;
-    auto started = PortListener::Start(*std::move(socket), std::move(handlers));
+    auto started = PortListener::Start(std::move(listening->sockets), std::move(handlers));
     REQUIRE(started.ok());
     listener = *std::move(started);
   }
@@ -216,6 +220,35 @@ TEST_CASE("port listener: a connection's time counts from its coming, not from i
   CHECK(poll(ends, 1, 200) == 1);
 }
 
+// From another address of this machine.
+UniqueFd ConnectFrom(uint32_t host, uint16_t port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = testing::Loopback(0);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + host);
+  REQUIRE(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  address = testing::Loopback(port);
+  REQUIRE(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  return fd;
+}
+
+TEST_CASE(
+    "port listener: who asks for TLS where there is none is told of, and strangers end that") {
+  Served served(std::chrono::seconds(30));
+  for (const uint32_t host : {1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) {
+    const UniqueFd fd = ConnectFrom(host, served.port);
+    SendAll(fd.get(), "\x16");
+    CHECK(ReadToEnd(fd.get()) == "");
+  }
+  CHECK(served.Ask("SSH-2.0-x\r\n") == "");
+  served.listener->CloseDoor();
+  served.listener.reset();
+  REQUIRE(served.refusals.size() == PortListener::kMaxToldRefusals);
+  const std::string why = " was refused: it asks for TLS, and this job has no token";
+  CHECK(served.refusals.front() == "a connection from 127.0.0.2" + why);
+  CHECK(served.refusals.back() ==
+        "a connection from 127.0.0.9" + why + "; more of this is not told");
+}
+
 TEST_CASE("port listener: without descriptors it rests, and serves when there are some") {
   const Served served(std::chrono::hours(1));
   UniqueFd late;
@@ -254,7 +287,7 @@ TEST_CASE("port listener: whoever speaks gets in beside thousands who begin no c
     }
     const UniqueFd hello = ConnectTo(kept.port);
     SendAll(hello.get(), kHelloRequest);
-    CHECK(ReadToEnd(hello.get()) == "ddprun/1 run run-1\n");
+    CHECK(ReadToEnd(hello.get()) == MakeHelloReply({"run-1", false}));
     const UniqueFd caller = Caller(kept.port);
     // The oldest have left, the youngest are there still, and so is the caller.
     for (size_t i = 0; i < 2000 - PortListener::kMaxStrangers; ++i) {
@@ -262,6 +295,33 @@ TEST_CASE("port listener: whoever speaks gets in beside thousands who begin no c
     }
     pollfd ends[] = {{silent.back().get(), POLLIN, 0}, {caller.get(), POLLIN, 0}};
     CHECK(poll(ends, 2, 200) == 0);
+  }
+}
+
+// Since then, until the first of `silent` is dropped.
+Duration TimeToFirstDrop(const std::vector<UniqueFd>& silent, TimePoint since) {
+  pollfd first{silent.front().get(), POLLIN, 0};
+  REQUIRE(poll(&first, 1, 60'000) == 1);
+  return SteadyNow() - since;
+}
+
+TEST_CASE("port listener: who says nothing keeps a place for a moment, and while agents join") {
+  Kept kept(std::chrono::hours(1));
+  const UniqueFd joining = Caller(kept.port);
+  while (kept.Count() < 1) std::this_thread::yield();
+  std::vector<UniqueFd> silent;
+  const auto fill = [&] {
+    while (silent.size() < PortListener::kMaxStrangers + 1) silent.push_back(ConnectTo(kept.port));
+  };
+  TimePoint begin = SteadyNow();
+  SUBCASE("a moment") {
+    fill();
+    CHECK(TimeToFirstDrop(silent, begin) >= PortListener::kFirstBytePatience);
+  }
+  SUBCASE("behind a join") {
+    kept.table.Find(kept.PeerOf(0))->has_joined = true;
+    fill();
+    CHECK(TimeToFirstDrop(silent, begin) >= PortListener::kJoinPatience);
   }
 }
 

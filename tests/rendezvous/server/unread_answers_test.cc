@@ -18,6 +18,8 @@ namespace {
 
 // More than the coordinator keeps of anything else, and than lies in buffers on the way.
 constexpr uint64_t kQuestions = 120;
+// An answer that comes later than this is passed by those of later questions.
+constexpr Duration kPatience = std::chrono::seconds(20);
 
 TEST_CASE("grpc: answers that an agent has not read yet do not cost it its place") {
   const auto coordinator = StartListening(TestPolicy(2, 2));
@@ -36,11 +38,15 @@ TEST_CASE("grpc: answers that an agent has not read yet do not cost it its place
   REQUIRE(log.Await<Assigned>());
   const std::string big(kMaxAnswerBytes, 'x');
   for (uint64_t id = 1; id <= kQuestions; ++id) {
-    const QuestionAsked asked{{}, {.id = id, .to = NodeId{"b"}, .body = std::to_string(id)}};
+    const QuestionAsked asked{
+        {}, {.id = id, .to = NodeId{"b"}, .body = std::to_string(id), .patience = kPatience}};
     REQUIRE(stream->Write(*ToProto(asked, Duration(0))));
     const auto heard = log.Await<Asked>();
     REQUIRE_MESSAGE(heard, log.Text());
     other->Answer(heard->id, big);
+    // A client passes on so many answers at a time: this one has to be through before the next.
+    other->Ask({.id = id, .to = NodeId{"nobody"}, .body = "are you through?"});
+    REQUIRE(log.Await<Answered>());
   }
   // What is not an answer passes them.
   other->OrderStop(true, "why not");

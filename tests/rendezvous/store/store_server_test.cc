@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/net/listening_socket.h"
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/skip.h"
 #include "tests/support/store_server.h"
@@ -283,16 +284,26 @@ TEST_CASE("store server: a port in use is an error that names it") {
                 second.status().ToString());
 }
 
-TEST_CASE("store server: bound to all addresses it takes IPv4 and IPv6") {
+TEST_CASE("store server: it serves sockets of all addresses and of one, by IPv4 and by IPv6") {
   StoreServer::Options options;
-  options.bind = StoreServer::Bind::kAll;
+  options.bind = StoreServer::Bind::kNone;
   const auto server = StartStoreServer(options);
-  RawClient v4(server->port());
+  auto all = ListenOn("", 0);
+  auto one = ListenOn("127.0.0.1", 0);
+  REQUIRE(all.ok());
+  REQUIRE(one.ok());
+  const uint16_t port = LocalPort(all->get());
+  const uint16_t port_of_one = LocalPort(one->get());
+  server->Serve(*std::move(all));
+  RawClient v4(port);
   v4.Expect(Greeting() + Request(StoreOp::kAdd, {"/n"}, 1), Number(1));
   UniqueFd probe(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  server->Serve(*std::move(one));
+  RawClient of_one(port_of_one);
+  of_one.Expect(Greeting() + Request(StoreOp::kAdd, {"/n"}, 1), Number(2));
   if (!probe.is_open()) return testing::SkipTest("no IPv6 here; IPv4 was checked");
-  RawClient v6(server->port(), true);
-  v6.Expect(Greeting() + Request(StoreOp::kAdd, {"/n"}, 1), Number(2));
+  RawClient v6(port, true);
+  v6.Expect(Greeting() + Request(StoreOp::kAdd, {"/n"}, 1), Number(3));
 }
 
 TEST_CASE("store server: bound to loopback it listens on 127.0.0.1 alone") {

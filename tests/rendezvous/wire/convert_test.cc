@@ -182,6 +182,32 @@ const Row kMalformed[] = {
      }},
 };
 
+TEST_CASE("convert: a join of another protocol is read as far as all releases agree") {
+  v1::AgentMessage message;
+  v1::Join& join = *message.mutable_join();
+  join.set_run_id("job1");
+  join.set_node_id("n1");
+  join.set_host("b");
+  join.set_protocol(2);
+  join.set_version("9.0.0\n");
+  join.set_node_rank(-77);  // which means something there
+  join.mutable_held();
+  absl::StatusOr<Event> event = FromProto(message);
+  REQUIRE_MESSAGE(event.ok(), event.status().message());
+  const auto& joined = std::get<NodeJoined>(*event);
+  CHECK(joined.node.release == Release{.protocol = 2, .version = "9.0.0\\n"});
+  CHECK(joined.node.host == "b");
+  CHECK(joined.policy.run_id == "job1");
+  CHECK(joined.held.has_value());
+  // One that says no number is of the first protocol, and is read as a whole.
+  join.clear_protocol();
+  event = FromProto(message);
+  REQUIRE_FALSE(event.ok());
+  CHECK(event.status().message().find("join.") == 0);
+  join.set_protocol(65536);
+  CHECK(FromProto(message).status().message().find("join.protocol") == 0);
+}
+
 TEST_CASE("convert: a malformed message is refused with the name of its field") {
   for (const Row& row : kMalformed) {
     v1::AgentMessage message = JoinMessage();
@@ -234,6 +260,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
   assignment.master_addr = "10.0.0.1";
   assignment.master_port = 4001;
   assignment.note = "node b is lost";
+  assignment.round_key = std::string(31, '\xff') + '\0';
   Verdict verdict;
   verdict.exit_code = 137;
   verdict.reason = "rank 3 was killed";
@@ -253,6 +280,24 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
     REQUIRE_MESSAGE(back.ok(), back.status().ToString());
     CHECK(*back == action);
   }
+}
+
+TEST_CASE("convert: a round's key of another size is refused, and none is said back in a join") {
+  const TimePoint now{std::chrono::seconds(100)};
+  Assignment assignment;
+  assignment.epoch = Epoch{9};
+  assignment.round = Round{2};
+  assignment.master_addr = "10.0.0.1";
+  assignment.master_port = 4001;
+  assignment.round_key = std::string(31, 'k');
+  const auto back = FromProto(ToProto(Assign{{}, assignment}, {}, now), now);
+  CHECK(absl::IsInvalidArgument(back.status()));
+  CHECK(back.status().message().find("round_key: size 31, not 32") != absl::string_view::npos);
+  NodeJoined joined;
+  joined.held = assignment;
+  const auto said = ToProto(joined, Duration{0});
+  REQUIRE(said.ok());
+  CHECK(said->SerializeAsString().find("kkkk") == std::string::npos);
 }
 
 TEST_CASE("convert: text is cleaned of control characters and bytes that are no UTF-8") {

@@ -1,10 +1,14 @@
-"""The twelve faults that the simulator must find.
+"""The fourteen faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
 """
 
+SWITCH = "::ddprun::sim::IsMutant"
+HEADER = "tests/sim/mutant.h"
+
 CORE = "rendezvous/core/"
+ETCD = "rendezvous/etcd/"
 AGENT = "launcher/agent/agent_core.cc"
 
 MUTANTS = [
@@ -89,5 +93,17 @@ MUTANTS = [
         "patches": [(CORE + "restart_budget.cc",
                      "spent.progress < limits.budget_period)",
                      "(!MUTANT && spent.progress < limits.budget_period))")],
+    },
+    {
+        "name": "a leader talks on when its lease is over",
+        "patches": [(ETCD + "tenure.cc",
+                     "  lease_ = lease;\n",
+                     "  lease_ = MUTANT ? lease + kMaxPause : lease;\n")],
+    },
+    {
+        "name": "a takeover forgets what the last leader has left",
+        "patches": [(ETCD + "leader_core.cc",
+                     "  found_ = written_ = job->value;\n",
+                     "  written_ = job->value;\n  if (!MUTANT) found_ = written_;\n")],
     },
 ]

@@ -186,6 +186,11 @@ TEST_CASE("collectives: tcp and shm together give the reference's bytes with une
   CheckLayout({.nodes = {3, 1, 2}}, "tcp");
 }
 
+TEST_CASE("collectives: sealed links carry the same bits") {
+  CheckLayout({.nodes = {3}, .use_tcp = true, .round_key = ddprun::testing::kTestRoundKey}, "tcp");
+  CheckLayout({.nodes = {1, 2}, .round_key = ddprun::testing::kTestRoundKey}, "tcp");
+}
+
 // Ranks 1 and 2 have a NaN, and the zeros have different signs.
 TEST_CASE("collectives: a maximum with a NaN is one, with the bits of the lowest rank's") {
   const RankThreadsOptions layouts[] = {

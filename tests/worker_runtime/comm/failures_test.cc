@@ -169,6 +169,7 @@ void CheckEveryLayout(const std::function<void(Communicator&)>& body) {
   RunRankThreads({.nodes = {3}}, body);
   RunRankThreads({.nodes = {3}, .use_tcp = true}, body);
   RunRankThreads({.nodes = {2, 1}}, body);
+  RunRankThreads({.nodes = {2, 1}, .round_key = ddprun::testing::kTestRoundKey}, body);
 }
 
 TEST_CASE("failures: ranks that call different operations are told what each called") {

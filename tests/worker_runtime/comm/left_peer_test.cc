@@ -2,19 +2,26 @@
 #include "worker_runtime/comm/left_peer.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/process_group.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
+#include "tests/support/pidfds.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/temp_dir.h"
 
@@ -113,6 +120,58 @@ TEST_CASE("left peer: a file that is there stays, and where none can be made non
           absl::UnavailableError("rank 1 died"));
   }
   CHECK(FilesIn(dir) == 2);
+}
+
+std::atomic<int> signals_handled{0};
+
+// A child that ends with 7 when `let_go` is closed.
+pid_t ForkPeer(ddprun::UniqueFd* let_go) {
+  int ends[2];
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  ddprun::UniqueFd held(ends[0]);
+  let_go->Reset(ends[1]);
+  const pid_t peer = fork();
+  REQUIRE(peer >= 0);
+  if (peer != 0) return peer;
+  let_go->Reset();
+  char byte;
+  _exit(read(held.get(), &byte, 1) == 0 ? 7 : 8);
+}
+
+TEST_CASE("left peer: who leaves a peer behind does not end before that peer") {
+  const TempDir dir;
+  ddprun::UniqueFd let_go;
+  const pid_t peer = ForkPeer(&let_go);
+  struct sigaction act {};
+  act.sa_handler = [](int) { ++signals_handled; };
+  REQUIRE(sigaction(SIGUSR1, &act, nullptr) == 0);
+  LeftPeerNote note(dir.File("error.json"), 0, {},
+                    [peer](int rank) { return rank == 1 ? peer : 0; });
+  // Told() is seen to wait, and is interrupted at it; then the peer may end.
+  std::atomic<bool> has_returned{false};
+  bool was_awaited = false;
+  std::thread witness([&, teller = pthread_self()] {
+    while (!has_returned && ddprun::testing::Pidfds(getpid(), peer) == 0) std::this_thread::yield();
+    for (int sent = 1; sent <= 100 && !has_returned; ++sent) {
+      pthread_kill(teller, SIGUSR1);
+      while (signals_handled < sent) std::this_thread::yield();
+    }
+    was_awaited = !has_returned;
+    let_go.Reset();
+  });
+  CHECK(note.Told(Gone("rank 1 has left", 1)) == absl::UnavailableError("rank 1 has left"));
+  has_returned = true;
+  witness.join();
+  CHECK(was_awaited);
+  int status = 0;
+  CHECK(waitpid(peer, &status, 0) == peer);
+  CHECK(WEXITSTATUS(status) == 7);
+  // Ranks that are threads of one process, and one that is gone: there is nobody to wait for.
+  for (const pid_t nobody : {getpid(), peer, 0, -1}) {
+    CHECK(LeftPeerNote(dir.File("other.json"), 0, {}, [nobody](int) {
+            return nobody;
+          }).Told(Gone("gone", 1)) == absl::UnavailableError("gone"));
+  }
 }
 
 TEST_CASE("left peer: whatever the reason holds, the file is JSON and small") {

@@ -152,10 +152,11 @@ TEST_CASE("pass parts: one rank keeps what it has") {
 }
 
 TEST_CASE("pass parts: every layout gives what the ranks were meant to get") {
-  const RankThreadsOptions layouts[] = {{.nodes = {2}},          {.nodes = {3}},
-                                        {.nodes = {4}},          {.nodes = {2}, .use_tcp = true},
-                                        {.nodes = {1, 1, 1, 1}}, {.nodes = {2, 2}},
-                                        {.nodes = {2, 1, 2}}};
+  const RankThreadsOptions layouts[] = {
+      {.nodes = {2}},          {.nodes = {3}},
+      {.nodes = {4}},          {.nodes = {2}, .use_tcp = true},
+      {.nodes = {1, 1, 1, 1}}, {.nodes = {2, 2}},
+      {.nodes = {2, 1, 2}},    {.nodes = {1, 2, 1}, .round_key = ddprun::testing::kTestRoundKey}};
   for (const RankThreadsOptions& layout : layouts) {
     CAPTURE(layout.nodes.size());
     CAPTURE(layout.nodes[0]);

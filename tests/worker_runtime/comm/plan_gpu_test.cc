@@ -261,6 +261,39 @@ TEST_CASE("plan: ranks with different versions of NCCL form no group on GPUs") {
   CHECK(Refusal(ranks) == "device cuda: " + words);
 }
 
+TEST_CASE("plan: NCCL encrypts by the key of the round where every rank's can") {
+  std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1)};
+  CHECK_FALSE(Made(ranks).encrypts_nccl);
+  CHECK(Made(ranks).reason.find("encrypt") == std::string::npos);
+  for (Capabilities& rank : ranks) rank.has_key = true;
+  CHECK_FALSE(Made(ranks).encrypts_nccl);
+  const std::string words = "cuda, nccl 2.28.7: each of 2 ranks has a GPU of its own; what NCCL ";
+  CHECK(Made(ranks).reason == words + "sends is not encrypted");
+  for (Capabilities& rank : ranks) rank.gpu.can_encrypt = true;
+  CHECK(Made(ranks).encrypts_nccl);
+  CHECK(Made(ranks).reason == words + "sends over TCP is encrypted");
+}
+
+TEST_CASE("plan: ranks of which one's NCCL cannot encrypt as the others' form no group on GPUs") {
+  std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1), WithGpu(2)};
+  for (Capabilities& rank : ranks) {
+    rank.has_key = true;
+    rank.device = DeviceChoice::kCuda;
+    rank.gpu.nccl_version = 23203;
+  }
+  const std::string words = " was built without it: use one build of NCCL everywhere";
+  ranks[2].gpu.can_encrypt = true;
+  CHECK(Refusal(ranks) ==
+        "device cuda: rank 2's NCCL 2.32.3 was built with TLS and encrypts by the "
+        "key of the round, rank 0's" +
+            words);
+  ranks[0].gpu.can_encrypt = true;
+  CHECK(Refusal(ranks) ==
+        "device cuda: rank 0's NCCL 2.32.3 was built with TLS and encrypts by the "
+        "key of the round, rank 1's" +
+            words);
+}
+
 TEST_CASE("plan: the ranks compare their calls where one of them asks for it") {
   std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1)};
   CHECK_FALSE(Made(ranks).compares_calls);
@@ -282,6 +315,7 @@ TEST_CASE("plan: what a rank says of its GPU comes back whatever characters it h
     capabilities.gpu.lack = capabilities.gpu.uuid = capabilities.gpu.bus_id = odd;
     capabilities.gpu.host_id = capabilities.gpu.nccl_lack = odd;
     capabilities.gpu.may_share = device == DeviceChoice::kCuda;
+    capabilities.gpu.can_encrypt = device == DeviceChoice::kCpu;
     if (device == DeviceChoice::kCuda) capabilities.debug_level = ddp::DebugLevel::kDetail;
     const auto decoded = DecodeCapabilities(Encode(capabilities));
     REQUIRE_MESSAGE(decoded.ok(), decoded.status().ToString());
@@ -292,6 +326,7 @@ TEST_CASE("plan: what a rank says of its GPU comes back whatever characters it h
     (flag ? plan.is_on_gpus : plan.uses_nccl) = true;
     plan.registers_memory = flag;
     plan.compares_calls = !flag;
+    plan.encrypts_nccl = flag;
     const auto decoded = DecodePlan(Encode(plan), 2);
     REQUIRE_MESSAGE(decoded.ok(), decoded.status().ToString());
     CHECK(*decoded == plan);
@@ -305,15 +340,15 @@ TEST_CASE("plan: capabilities with a broken part about the GPU are refused") {
   const std::string devices = head.substr(0, head.rfind('|'));
   const std::string gpu = good.substr(good.rfind('|') + 1);
   for (const std::string& text :
-       {head, head + "|", head + "|,,,,,,", head + "|,,,,0,x,,1,1", head + "|,,,,0,1,,1,1,",
-        good + "|", devices + "|tpu|" + gpu, devices + "|" + gpu}) {
+       {head, head + "|", head + "|,,,,,,", head + "|,,,,0,x,,1,1,0", head + "|,,,,0,1,,1,1",
+        head + "|,,,,0,1,,1,1,0,", good + "|", devices + "|tpu|" + gpu, devices + "|" + gpu}) {
     CAPTURE(text);
     CHECK(absl::IsInvalidArgument(DecodeCapabilities(text).status()));
   }
   const std::string plan = Encode(Plan{{2}, "shm"});
   REQUIRE(DecodePlan(plan, 2).ok());
   const std::string version = plan.substr(0, plan.find('|'));
-  for (const char* rest : {"|2|000|shm", "|2|00000|shm", "|2||shm", "|2|0000"}) {
+  for (const char* rest : {"|2|0000|shm", "|2|000000|shm", "|2||shm", "|2|00000"}) {
     CAPTURE(rest);
     CHECK(absl::IsInvalidArgument(DecodePlan(version + rest, 2).status()));
   }

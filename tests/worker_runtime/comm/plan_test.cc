@@ -59,6 +59,22 @@ TEST_CASE("plan: ranks that ask for different backends are refused by name") {
         "the ranks ask for different backends: rank 0 for auto, rank 2 for shm");
 }
 
+TEST_CASE("plan: one rank without the round's key among others that have it is refused by name") {
+  Capabilities with = On("a"), without = On("b");
+  with.has_key = true;
+  for (const auto& ranks : {std::vector<Capabilities>{with, without, with},
+                            std::vector<Capabilities>{without, with, without}}) {
+    auto plan = MakePlan(ranks);
+    CHECK(absl::IsFailedPrecondition(plan.status()));
+    const std::string expected = ranks[0].has_key
+                                     ? "rank 1 has not the key of this round, with which rank 0"
+                                     : "rank 0 has not the key of this round, with which rank 1";
+    CHECK_MESSAGE(plan.status().message().find(expected) != absl::string_view::npos,
+                  plan.status().ToString());
+  }
+  CHECK(MakePlan({with, with}).ok());
+}
+
 TEST_CASE("plan: capabilities come back from the store as they went") {
   for (Backend backend : {Backend::kAuto, Backend::kShm, Backend::kTcp}) {
     Capabilities capabilities = On("boot-4026531840", backend);
@@ -81,25 +97,26 @@ TEST_CASE("plan: a plan comes back from the store as it went") {
 
 TEST_CASE("plan: what was not encoded by this version is refused and quoted") {
   const std::string nonce(32, 'a');
-  const std::string good = "ddp7|auto|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0";
+  const std::string good = "ddp9|auto|host|10.0.0.1|" + nonce + "|off|cpu|plain|,,,,0,0,,0,0,0";
   REQUIRE(DecodeCapabilities(good).ok());
   for (const std::string& text :
-       {std::string(), std::string("ddp7"), "ddp6" + good.substr(4),
-        "ddp7|mpi|host|10.0.0.1|" + nonce + "|off|cpu|,,,,0,0,,0,0",
-        "ddp7|auto|host|10.0.0.1|" + nonce + "|loud|cpu|,,,,0,0,,0,0",
-        "ddp7|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|,,,,0,0,,0,0",
-        "ddp7|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|,,,,0,0,,0,0",
-        "ddp7|auto|host|" + nonce + "|off|cpu|,,,,0,0,,0,0", good + "|more"}) {
+       {std::string(), std::string("ddp9"), "ddp8" + good.substr(4),
+        "ddp9|mpi|host|10.0.0.1|" + nonce + "|off|cpu|plain|,,,,0,0,,0,0,0",
+        "ddp9|auto|host|10.0.0.1|" + nonce + "|loud|cpu|plain|,,,,0,0,,0,0,0",
+        "ddp9|auto|host|10.0.0.1|" + nonce.substr(1) + "|off|cpu|plain|,,,,0,0,,0,0,0",
+        "ddp9|auto|host|10.0.0.1|" + nonce.substr(1) + "g|off|cpu|plain|,,,,0,0,,0,0,0",
+        "ddp9|auto|host|10.0.0.1|" + nonce + "|off|cpu|open|,,,,0,0,,0,0,0",
+        "ddp9|auto|host|" + nonce + "|off|cpu|plain|,,,,0,0,,0,0,0", good + "|more"}) {
     CAPTURE(text);
     auto decoded = DecodeCapabilities(text);
     CHECK(absl::IsInvalidArgument(decoded.status()));
     CHECK(decoded.status().message().find("\"" + text + "\"") != std::string::npos);
   }
-  REQUIRE(DecodePlan("ddp7|2,2|0000|shm", 4).ok());
+  REQUIRE(DecodePlan("ddp9|2,2|00000|shm", 4).ok());
   for (const std::string text :
-       {"", "ddp7", "ddp7|2,2", "ddp6|2,2|0000|shm", "ddp7||0000|shm", "ddp7|2,|0000|shm",
-        "ddp7|2,0,2|0000|shm", "ddp7|5,-1|0000|shm", "ddp7|2,1|0000|shm", "ddp7|2,3|0000|shm",
-        "ddp7|2,x|0000|shm", "ddp7|4294967300|0000|shm"}) {
+       {"", "ddp9", "ddp9|2,2", "ddp8|2,2|00000|shm", "ddp9||00000|shm", "ddp9|2,|00000|shm",
+        "ddp9|2,0,2|00000|shm", "ddp9|5,-1|00000|shm", "ddp9|2,1|00000|shm", "ddp9|2,3|00000|shm",
+        "ddp9|2,x|00000|shm", "ddp9|4294967300|00000|shm", "ddp9|2,2|0000|shm"}) {
     CAPTURE(text);
     auto decoded = DecodePlan(text, 4);
     CHECK(absl::IsInvalidArgument(decoded.status()));

@@ -28,7 +28,7 @@ DDPRUN_CUDA_FUNCTIONS(OURS)
 #endif
 #if NVIDIA_HAS_NCCL
 #include <nccl.h>
-#if NCCL_VERSION_CODE >= 22807
+#if NCCL_VERSION_CODE >= 23200
 #define CAN_CHECK_NCCL 1
 #endif
 #endif
@@ -38,6 +38,8 @@ namespace ddp::internal {
 #if CAN_CHECK_NCCL
 template <>
 inline constexpr bool kIsPrefix<NcclConfig, ncclConfig_t> = true;
+template <>
+inline constexpr bool kIsPrefix<NcclEncryptionConfig, ncclEncryptionConfig_t> = true;
 #endif
 
 namespace {
@@ -204,6 +206,26 @@ TEST_CASE("abi: our config is the beginning of NCCL's") {
   CHECK(NcclConfig::kUndefined == NCCL_CONFIG_UNDEF_INT);
 }
 
+TEST_CASE("abi: our config of the encryption is NCCL's") {
+  CHECK(sizeof(NcclEncryptionConfig) <= sizeof(ncclEncryptionConfig_t));
+#define CHECK_MEMBER(name)                                                               \
+  CHECK(offsetof(NcclEncryptionConfig, name) == offsetof(ncclEncryptionConfig_t, name)); \
+  CHECK(std::is_same_v<decltype(NcclEncryptionConfig::name),                             \
+                       decltype(ncclEncryptionConfig_t::name)>);
+  CHECK_MEMBER(size)
+  CHECK_MEMBER(magic)
+  CHECK_MEMBER(version)
+  CHECK_MEMBER(mode)
+  CHECK_MEMBER(psk)
+#undef CHECK_MEMBER
+  const ncclEncryptionConfig_t theirs = NCCL_ENCRYPTION_CONFIG_INITIALIZER;
+  const NcclEncryptionConfig ours;
+  CHECK(ours.magic == theirs.magic);
+  CHECK(ours.mode == theirs.mode);
+  CHECK(ours.psk == theirs.psk);
+  CHECK(NcclEncryptionConfig::kPsk == NCCL_ENCRYPTION_MODE_PSK);
+}
+
 TEST_CASE("abi: NCCL's constants have their values") {
   CHECK(kNcclSuccess == ncclSuccess);
   CHECK(kNcclUnhandledCudaError == ncclUnhandledCudaError);
@@ -231,7 +253,7 @@ TEST_CASE("abi: NCCL's constants have their values") {
 
 TEST_CASE("abi: NCCL's declarations are those of nccl.h") {
   ddprun::testing::SkipTest(
-      "no nccl.h of NCCL 2.28.7 or newer, or no cuda_runtime.h, in " NVIDIA_LOOKED_FOR);
+      "no nccl.h of NCCL 2.32 or newer, or no cuda_runtime.h, in " NVIDIA_LOOKED_FOR);
 }
 
 #endif

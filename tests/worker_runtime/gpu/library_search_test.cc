@@ -46,6 +46,17 @@ TEST_CASE("library: a path is loaded only when somebody opened it") {
   CHECK(DynamicLibrary::FindLoaded(file)->path() == file);
 }
 
+TEST_CASE("library: its path is whole, wherever the process goes afterwards") {
+  const TempDir dir;
+  fs::copy_file(Library("libnccl_2_19.so"), dir.path() / "one.so");
+  CHECK(ddprun::testing::InChild({}, [&dir]() -> std::string {
+          fs::current_path(dir.path());
+          const auto opened = DynamicLibrary::Open("./one.so");
+          fs::current_path("/");
+          return opened.ok() ? opened->path() : opened.status().ToString();
+        }) == fs::canonical(dir.path() / "one.so"));
+}
+
 TEST_CASE("library: a symbol that is not there leaves a null function") {
   const auto library = DynamicLibrary::Open(Library("libnccl_2_19.so"));
   REQUIRE(library.ok());

@@ -29,7 +29,8 @@ std::string Library(const std::string& name) {
 std::string Describe(const absl::StatusOr<LoadedNccl>& nccl) {
   if (!nccl.ok()) return nccl.status().ToString();
   return NcclVersionText(nccl->version) + "|" + nccl->path + "|" +
-         (nccl->can_register() ? "register" : "");
+         (nccl->can_register() ? "register" : "") +
+         (nccl->api.ncclSetEncryption != nullptr ? " encrypt" : "");
 }
 
 std::string Load(Env env, const std::string& loaded_before = "") {
@@ -106,9 +107,11 @@ TEST_CASE("nccl: a library that has nothing of NCCL is told so") {
 
 // The file has every function: it is the version that decides.
 TEST_CASE("nccl: functions newer than the library are not used") {
-  for (const auto& [name, version, can] : {std::array{"libnccl_2_18.so", "2.18.3", ""},
-                                           std::array{"libnccl_2_19.so", "2.19.3", "register"},
-                                           std::array{"libnccl_2_28_7.so", "2.28.7", "register"}}) {
+  for (const auto& [name, version, can] :
+       {std::array{"libnccl_2_18.so", "2.18.3", ""},
+        std::array{"libnccl_2_19.so", "2.19.3", "register"},
+        std::array{"libnccl_2_28_7.so", "2.28.7", "register"},
+        std::array{"libnccl_2_32.so", "2.32.3", "register encrypt"}}) {
     const std::string file = Library(name);
     CHECK(Load({{"DDPRUN_NCCL_LIB", file}}) == std::string(version) + "|" + file + "|" + can);
   }

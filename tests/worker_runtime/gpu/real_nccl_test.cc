@@ -12,6 +12,7 @@
 #include "tests/support/skip.h"
 #include "worker_runtime/gpu/cuda_api.h"
 #include "worker_runtime/gpu/nccl_api.h"
+#include "worker_runtime/gpu/texts_of_file.h"
 
 namespace ddp::internal {
 namespace {
@@ -105,6 +106,37 @@ TEST_CASE(
   // Without any driver, or with a driver and no device.
   CHECK((text.find("driver version is insufficient") != std::string::npos ||
          text.find("no CUDA-capable device") != std::string::npos));
+}
+
+// NVIDIA's own builds take a key although they are without TLS.
+TEST_CASE("real nccl: our config of the encryption is taken, and a short key is refused") {
+  if (const auto why = WhyAbsent(); !why.empty()) return SkipTest(why);
+  CHECK(WithNccl([](const LoadedNccl& nccl) -> std::string {
+          if (nccl.version < NcclVersionCode(2, 32, 0)) return "short OK";
+          if (nccl.api.ncclSetEncryption == nullptr) return "it has no ncclSetEncryption";
+          const auto set = [&nccl](const std::string& key) {
+            NcclEncryptionConfig config;
+            config.mode = NcclEncryptionConfig::kPsk;
+            config.psk = key.c_str();
+            const NcclResult result = nccl.api.ncclSetEncryption(&config);
+            return NcclStatus(nccl.api, "ncclSetEncryption", result, nullptr);
+          };
+          const absl::Status refused = set(std::string(31, 'k'));
+          const bool is_short = absl::IsInvalidArgument(refused) &&
+                                refused.message().find("32 bytes") != std::string::npos;
+          return (is_short ? "short " : refused.ToString()) + set(std::string(64, 'k')).ToString();
+        }) == "short OK");
+}
+
+TEST_CASE("real nccl: what its file says of TLS is what it was built with") {
+  if (const auto why = WhyAbsent(); !why.empty()) return SkipTest(why);
+  if (NVIDIA_NCCL_LIBRARY[0] == '\0') return SkipTest("the system's NCCL may be of any build");
+  CHECK(WithNccl([](const LoadedNccl& nccl) -> std::string {
+          if (nccl.version < NcclVersionCode(2, 32, 0)) return "1";
+          const std::string_view texts[] = {"libssl.so.3", "NCCL was built without TLS support"};
+          const auto first = FirstTextOfFile(nccl.path, texts);
+          return first ? std::to_string(*first) : "neither";
+        }) == "1");
 }
 
 TEST_CASE("real nccl: wrong arguments are named as such") {

@@ -1,6 +1,10 @@
 // The rendezvous machine alone with NODES agents that are only names, in virtual time:
 //
-//   machine_farm NODES
+//   machine_farm NODES [WIDTH]
+//
+// With WIDTH a relay stands between the machine and each so many nodes, and carries what they say
+// within 50 ms, and what they are told within 50 ms, as one message. There are no relays in the
+// product: this tells what they would save.
 //
 // Nothing is sent and no agent decides anything: what is counted is what the machine says, what
 // that is on the wire, and what the machine itself takes of a processor. The network, gRPC and the
@@ -51,7 +55,10 @@ struct Node {
 
 class Farm {
  public:
-  explicit Farm(int count) : nodes_(static_cast<size_t>(count)) {
+  Farm(int count, int width)
+      : width_(static_cast<size_t>(width)), nodes_(static_cast<size_t>(count)) {
+    heard_in_.resize((nodes_.size() + width_ - 1) / width_);
+    told_in_.resize(heard_in_.size());
     policy_ = {.run_id = "scale", .min_nodes = count, .max_nodes = count, .max_restarts = 10};
     Beginning beginning{.epoch = Epoch{1}, .instance = {.high = 1, .low = 1}, .verdict = {}};
     machine_.emplace(policy_, beginning, now_);
@@ -77,6 +84,7 @@ class Farm {
       Tick(step);
       NodeJoined event = nodes_[i].hello;
       event.stamp = Stamp(i);
+      Carry(event.stamp.session, heard_in_, heard_);
       Feed(event);
     }
     while (assignments_ < nodes_.size()) Tick(std::chrono::milliseconds(1));
@@ -88,6 +96,7 @@ class Farm {
     const Duration step = Duration(std::chrono::seconds(1)) / static_cast<int64_t>(nodes_.size());
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Tick(step);
+      Carry(Stamp(i).session, heard_in_, heard_);
       Feed(HeartbeatReceived{Stamp(i)});
     }
     Tell("a second of heartbeats", nodes_.size());
@@ -133,8 +142,23 @@ class Farm {
     for (const Action& action : machine_->Step(now_, event))
       std::visit([this](auto& a) { Hear(a); }, action);
   }
+  // Counts the message that carries a word of or to that node, once in 50 ms.
+  void Carry(SessionId session, std::vector<int64_t>& carried_in, size_t& messages) {
+    const int64_t span = width_ == 1 ? ++spans_ : now_.time_since_epoch() / kSpan;
+    int64_t& carried = carried_in[(session.value - 1) / width_];
+    if (std::exchange(carried, span) != span) ++messages;
+  }
   void Count(const Action& action, size_t kind) {
     ++said_;
+    const SessionId session = std::visit(
+        [](const auto& any) {
+          if constexpr (requires { any.session; })
+            return any.session;
+          else
+            return SessionId{1};
+        },
+        action);
+    Carry(session, told_in_, told_);
     if (wire_bytes_.find(kind) == wire_bytes_.end()) {
       wire_bytes_[kind] = ToProto(action, machine_->current(), now_).ByteSizeLong();
     }
@@ -155,6 +179,7 @@ class Farm {
   void Hear(const Conclude& conclude) { Count(conclude, 3); }
 
   void Begin() {
+    heard_ = told_ = 0;
     said_ = bytes_ = drains_ = assignments_ = 0;
     wire_bytes_.clear();
     began_ = now_;
@@ -168,11 +193,19 @@ class Farm {
     std::printf(R"("virtual_ms": %.1f, "messages_a_node": %.3f, "bytes_a_node": %.0f, )",
                 std::chrono::duration<double, std::milli>(now_ - began_).count(),
                 static_cast<double>(said_) / nodes, static_cast<double>(bytes_) / nodes);
+    std::printf(R"("connections": %zu, "heard": %zu, "told": %zu, )", heard_in_.size(), heard_,
+                told_);
     std::printf(R"("kib_a_node": %.2f})"
                 "\n",
                 static_cast<double>(Resident_kib() - before_kib_) / nodes);
     std::fflush(stdout);
   }
+
+  static constexpr Duration kSpan = std::chrono::milliseconds(50);
+  const size_t width_;  // nodes behind a connection
+  int64_t spans_ = 0;
+  std::vector<int64_t> heard_in_, told_in_;  // by connection: the last span with a message
+  size_t heard_ = 0, told_ = 0;              // messages
 
   Policy policy_;
   std::optional<RendezvousMachine> machine_;
@@ -189,12 +222,13 @@ class Farm {
 }  // namespace ddprun::bench
 
 int main(int argc, char** argv) {
-  const int nodes = argc == 2 ? std::atoi(argv[1]) : 0;
-  if (nodes < 2) {
+  const int nodes = argc > 1 ? std::atoi(argv[1]) : 0;
+  const int width = argc > 2 ? std::atoi(argv[2]) : 1;
+  if (nodes < 2 || width < 1) {
     std::fprintf(stderr, "machine_farm: see the beginning of machine_farm.cc\n");
     return 2;
   }
-  ddprun::bench::Farm farm(nodes);
+  ddprun::bench::Farm farm(nodes, width);
   // Within a part of the evict time: nobody beats while they come.
   const int per_second = std::max(10'000, nodes / 4);
   farm.Join("all join, the round is sealed", per_second);

@@ -12,6 +12,7 @@
 //             again at once, until all have their place in the next round           (agents)
 //   wait S    S seconds pass; what was heard meanwhile                             (agents)
 #include <dirent.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -40,6 +41,8 @@ using namespace rendezvous;  // of its words half are used here
 
 constexpr std::chrono::seconds kPatience{180};
 constexpr int kRestarts = 1000;
+// PR_FUTEX_HASH and PR_FUTEX_HASH_SET_SLOTS of <linux/prctl.h>, which may be older.
+constexpr int kFutexHash = 78, kSetSlots = 1;
 
 int Descriptors() {
   int count = -3;  // ".", ".." and the directory's own
@@ -208,6 +211,9 @@ int main(int argc, char** argv) {
   using namespace ddprun::bench;
   const std::string part = argc > 1 ? argv[1] : "";
   const auto number = [&](int i) { return i < argc ? std::atoi(argv[i]) : 0; };
+  // From Linux 6.17 on the waiting threads of a process share a few queues a processor, too few for
+  // two threads an agent. An older kernel says no, and has one table for all.
+  prctl(kFutexHash, kSetSlots, 16384, 0);
   // A connection costs the coordinator three descriptors and an agent about as many. Root may have
   // more than the limit allows.
   rlimit descriptors{};

@@ -30,15 +30,16 @@ struct Agents {
 
 absl::StatusOr<Agents> Stand(StoreServer& store) {
   auto identity = TlsIdentity::OfToken("of the benchmark");
-  auto door = ListenOn("127.0.0.1", 0), relay = ListenOn("127.0.0.1", 0);
+  auto door = ListenOnEach({"127.0.0.1"}, 0);
+  auto relay = ListenOn("127.0.0.1", 0);
   for (const absl::Status& status : {identity.status(), door.status(), relay.status()}) {
     if (!status.ok()) return status;
   }
-  const SocketAddress address = LocalAddress(door->get());
+  const SocketAddress address = LocalAddress(door->sockets[0].get());
   PortListener::Handlers handlers;
   handlers.on_store = [&store](UniqueFd fd) { store.Adopt(std::move(fd)); };
   handlers.identity = *identity;
-  auto listener = PortListener::Start(*std::move(door), std::move(handlers));
+  auto listener = PortListener::Start(std::move(door->sockets), std::move(handlers));
   auto tunnels = Tunnels::Start(*identity);
   if (!listener.ok()) return listener.status();
   if (!tunnels.ok()) return tunnels.status();
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   StoreServer::Options options;
-  options.bind = is_secret ? StoreServer::Bind::kNone : StoreServer::Bind::kAll;  // as PyTorch's
+  options.bind = StoreServer::Bind::kNone;
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
@@ -70,7 +71,14 @@ int main(int argc, char** argv) {
   if (!server.ok()) return Fail(server.status());
   absl::StatusOr<Agents> agents = is_secret ? Stand(**server) : Agents{};
   if (!agents.ok()) return Fail(agents.status());
-  std::printf("port=%d pid=%d\n", is_secret ? agents->port : (*server)->port(), getpid());
+  int port = agents->port;
+  if (!is_secret) {
+    absl::StatusOr<UniqueFd> listener = ListenOn("", 0);  // all addresses, as PyTorch's
+    if (!listener.ok()) return Fail(listener.status());
+    port = LocalPort(listener->get());
+    (*server)->Serve(*std::move(listener));
+  }
+  std::printf("port=%d pid=%d\n", port, getpid());
   std::fflush(stdout);
   char ignored;
   while (read(STDIN_FILENO, &ignored, 1) > 0) {

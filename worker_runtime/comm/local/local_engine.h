@@ -20,6 +20,7 @@ class LocalEngine final : public Engine {
   void Abort(const std::string&, std::optional<int>) override {}
   void Leave() override {}
   absl::Status peer_error() const override { return absl::OkStatus(); }
+  pid_t ProcessOf(int) const override { return 0; }
 };
 
 }  // namespace ddp::internal

@@ -210,17 +210,16 @@ absl::Status MessageDriver::WriteData(Outgoing& link) {
       if (!is_flushed.ok() || !*is_flushed || link.accepted.empty()) return is_flushed.status();
       link.moving = link.accepted.front();
       link.accepted.pop_front();
-      link.moved = 0;
-      MessageFrame data;
-      data.kind = MessageFrame::kData;
-      data.id = link.moving->id;
-      data.bytes = link.moving->bytes;
-      link.socket.Queue(data);
-      continue;
+      link.frame_moved = link.moved = 0;
+      link.moving_frame = {};
+      link.moving_frame.kind = MessageFrame::kData;
+      link.moving_frame.id = link.moving->id;
+      link.moving_frame.bytes = link.moving->bytes;
     }
-    // Nothing is queued between the frame and its data.
-    const absl::StatusOr<bool> is_flushed = link.socket.Flush();
-    if (!is_flushed.ok() || !*is_flushed) return is_flushed.status();
+    // No Flush() before the last of the data: an offer or a withdrawal would go in among them.
+    const auto is_framed = link.socket.Write(reinterpret_cast<const char*>(&link.moving_frame),
+                                             sizeof link.moving_frame, &link.frame_moved);
+    if (!is_framed.ok() || !*is_framed) return is_framed.status();
     const auto is_sent = link.socket.Write(link.moving->data, link.moving->bytes, &link.moved);
     if (!is_sent.ok() || !*is_sent) return is_sent.status();
     End(std::exchange(link.moving, nullptr), absl::OkStatus());
@@ -307,7 +306,7 @@ void MessageDriver::GiveUp(const Pending& message) {
   MessageFrame withdraw;
   withdraw.kind = MessageFrame::kWithdraw;
   withdraw.id = message->id;
-  // Behind the offer; WriteData() puts nothing between a frame and its data.
+  // Behind the offer, and behind the data of a message that are under way.
   link.socket.Queue(withdraw);
 }
 

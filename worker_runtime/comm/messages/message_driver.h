@@ -30,13 +30,20 @@ class MessageDriver {
   struct Outgoing {
     MessageSocket socket;
     bool is_connected = false;
-    Nonce answer{};  // it proves itself, before it is sent any data
+    Hello hello{};
+    // It proves itself, before it is sent any data: by the proof where there is a key, otherwise by
+    // the nonce alone.
+    LinkAnswer answer{};
     size_t answer_read = 0;
     MessageFrame frame;
     size_t frame_read = 0;
     std::map<uint64_t, Pending> offered;
     std::deque<Pending> accepted;
-    Pending moving;  // its data are under way
+    // Its data are under way, behind a frame that is not queued: what is queued meanwhile waits
+    // until they have gone.
+    Pending moving;
+    MessageFrame moving_frame;
+    size_t frame_moved = 0;
     size_t moved = 0;
   };
   // From a rank, or from a stranger until it has said the hello.
@@ -45,6 +52,10 @@ class MessageDriver {
     Clock::time_point since;
     Hello hello{};
     size_t hello_read = 0;
+    // Where there is a key, once the hello was answered.
+    std::unique_ptr<LinkSecrets> secrets{};
+    Key proof{};
+    size_t proof_read = 0;
     int rank = -1;
     bool is_replaced = false;  // the rank has connected again
     MessageFrame frame;
@@ -72,6 +83,8 @@ class MessageDriver {
   absl::Status Hear(Outgoing& link);
   absl::Status Serve(Incoming& link);
   absl::Status ReadHello(Incoming& link);
+  absl::Status ReadProof(Incoming& link);
+  void Believe(Incoming& link);
   absl::Status Hear(Incoming& link);
 
   // They lose what is under way on it; `why` is a sentence.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/messages/message_driver.h"
 #include "worker_runtime/comm/tcp/sockets.h"
 
@@ -31,9 +32,11 @@ absl::StatusOr<MessageDriver::Outgoing*> MessageDriver::OutgoingTo(int rank) {
   absl::StatusOr<ddprun::UniqueFd> fd = BeginConnect(place.address, absl::StrCat(place.port));
   if (!fd.ok()) return Unreachable(place, fd.status().message());
   Tune(fd->get());
-  Outgoing link{.socket = MessageSocket(*std::move(fd))};
-  const Hello hello = MakeHello(owner_.peers_.hello, owner_.rank_, rank);
-  link.socket.Queue(&hello, sizeof hello);
+  const bool is_sealed = owner_.key_ != nullptr;
+  Outgoing link{.socket = MessageSocket(*std::move(fd), is_sealed),
+                .hello = is_sealed ? MakeSealedHello(owner_.rank_, rank)
+                                   : MakeHello(owner_.peers_.hello, owner_.rank_, rank)};
+  link.socket.Greet(&link.hello, sizeof link.hello);
   return &outgoing_.emplace(rank, std::move(link)).first->second;
 }
 
@@ -51,10 +54,19 @@ absl::Status MessageDriver::ReadAnswer(int rank, Outgoing& link) {
   }
   const absl::StatusOr<bool> is_flushed = link.socket.Flush();
   if (!is_flushed.ok()) return is_flushed.status();
-  const auto is_whole = link.socket.Read(reinterpret_cast<char*>(link.answer.data()),
-                                         link.answer.size(), &link.answer_read);
+  const size_t size = owner_.key_ == nullptr ? sizeof link.answer.nonce : sizeof link.answer;
+  const auto is_whole =
+      link.socket.Read(reinterpret_cast<char*>(&link.answer), size, &link.answer_read);
   if (!is_whole.ok() || !*is_whole) return is_whole.status();
-  if (link.answer != owner_.peers_.answer) {
+  if (owner_.key_ != nullptr) {
+    const LinkSecrets secrets(*owner_.key_, owner_.peers_.hello, link.hello, link.answer.nonce);
+    if (!secrets.IsAnswerProof(link.answer.proof)) {
+      return absl::UnauthenticatedError("who answers there has not this round's key");
+    }
+    const Key proof = secrets.HelloProof();
+    link.socket.Greet(proof.data(), proof.size());
+    link.socket.Seal(secrets.Channel(false));
+  } else if (link.answer.nonce != owner_.peers_.answer) {
     return absl::UnauthenticatedError("who answers there is no rank of this group");
   }
   link.is_connected = true;
@@ -80,22 +92,51 @@ absl::Status MessageDriver::Serve(Incoming& link) {
 }
 
 absl::Status MessageDriver::ReadHello(Incoming& link) {
+  if (link.secrets != nullptr) return ReadProof(link);
   const auto is_whole =
       link.socket.Read(reinterpret_cast<char*>(&link.hello), sizeof link.hello, &link.hello_read);
   if (!is_whole.ok() || !*is_whole) return is_whole.status();
   const int world_size = static_cast<int>(owner_.peers_.places.size());
   const Hello wanted = MakeHello(owner_.peers_.hello, link.hello.from, owner_.rank_);
   const bool is_rank = link.hello.from >= 0 && link.hello.from < world_size;
-  if (!is_rank || std::memcmp(&wanted, &link.hello, sizeof wanted) != 0) {
-    return absl::UnauthenticatedError("it is no rank of this group");
+  const bool is_wanted = owner_.key_ != nullptr
+                             ? IsSealed(link.hello) && link.hello.to == owner_.rank_
+                             : std::memcmp(&wanted, &link.hello, sizeof wanted) == 0;
+  if (!is_rank || !is_wanted) return absl::UnauthenticatedError("it is no rank of this group");
+  if (owner_.key_ == nullptr) {
+    Believe(link);
+    link.socket.Greet(owner_.peers_.answer.data(), owner_.peers_.answer.size());
+    return absl::OkStatus();
   }
+  LinkAnswer answer{MakeNonce(), {}};
+  link.secrets =
+      std::make_unique<LinkSecrets>(*owner_.key_, owner_.peers_.hello, link.hello, answer.nonce);
+  answer.proof = link.secrets->AnswerProof();
+  link.socket.Greet(&answer, sizeof answer);
+  const absl::StatusOr<bool> is_flushed = link.socket.Flush();
+  if (!is_flushed.ok()) return is_flushed.status();
+  // A fresh connection has room for 48 bytes, and ReadProof() writes nothing.
+  return *is_flushed ? ReadProof(link) : absl::UnavailableError("it takes no answer");
+}
+
+absl::Status MessageDriver::ReadProof(Incoming& link) {
+  const auto is_whole = link.socket.Read(reinterpret_cast<char*>(link.proof.data()),
+                                         link.proof.size(), &link.proof_read);
+  if (!is_whole.ok() || !*is_whole) return is_whole.status();
+  if (!link.secrets->IsHelloProof(link.proof)) {
+    return absl::UnauthenticatedError("it has not this round's key");
+  }
+  link.socket.Seal(link.secrets->Channel(true));
+  Believe(link);
+  return absl::OkStatus();
+}
+
+void MessageDriver::Believe(Incoming& link) {
   for (const auto& other : incoming_) {
     if (other->rank == link.hello.from) other->is_replaced = true;
   }
   matching_.DropOffers(link.hello.from);
   link.rank = link.hello.from;
-  link.socket.Queue(owner_.peers_.answer.data(), owner_.peers_.answer.size());
-  return absl::OkStatus();
 }
 
 size_t MessageDriver::Strangers() const {
@@ -114,8 +155,8 @@ void MessageDriver::AcceptConnections() {
       return;
     }
     Tune(fd.get());
-    incoming_.push_back(std::unique_ptr<Incoming>(
-        new Incoming{.socket = MessageSocket(std::move(fd)), .since = Clock::now()}));
+    incoming_.push_back(std::unique_ptr<Incoming>(new Incoming{
+        .socket = MessageSocket(std::move(fd), owner_.key_ != nullptr), .since = Clock::now()}));
   }
 }
 

@@ -54,10 +54,11 @@ class MessageWork final : public Work {
 };
 
 Messages::Messages(int rank, MessagePeers peers, ddprun::UniqueFd listener,
-                   std::function<absl::Status()> group_error)
+                   std::shared_ptr<const LinkKey> key, std::function<absl::Status()> group_error)
     : rank_(rank),
       peers_(std::move(peers)),
       listener_(std::move(listener)),
+      key_(std::move(key)),
       group_error_(std::move(group_error)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 

@@ -15,6 +15,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/comm/messages/message_peers.h"
 #include "worker_runtime/comm/op.h"
+#include "worker_runtime/comm/tcp/link_key.h"
 
 namespace ddp::internal {
 
@@ -47,9 +48,10 @@ std::string Describe(const Message& message);
 class Messages {
  public:
   // `listener` takes the connections at this rank's place among `peers`. `group_error` is the
-  // group's own error, on which messages end, too.
+  // group's own error, on which messages end, too. With a `key` both ends of a connection prove
+  // that they have it, in place of the secrets, and all that follows is sealed; null: it is plain.
   Messages(int rank, MessagePeers peers, ddprun::UniqueFd listener,
-           std::function<absl::Status()> group_error);
+           std::shared_ptr<const LinkKey> key, std::function<absl::Status()> group_error);
   // Ends what is under way with Aborted.
   ~Messages();
 
@@ -68,6 +70,7 @@ class Messages {
   const int rank_;
   const MessagePeers peers_;
   const ddprun::UniqueFd listener_;
+  const std::shared_ptr<const LinkKey> key_;
   const std::function<absl::Status()> group_error_;
   const ddprun::UniqueFd wake_;  // an eventfd
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/nccl/nccl_encryption.h"
 #include "worker_runtime/comm/nccl/nccl_environment.h"
 #include "worker_runtime/comm/nccl/side_thread.h"
 #include "worker_runtime/comm/survey.h"
@@ -93,7 +94,8 @@ absl::Status Explained(const absl::Status& status, Store* store, const NcclMembe
                        store == nullptr ? "NCCL hangs" : WhoDidNotCome(*store, host));
   }
   return absl::Status(status.code(),
-                      absl::StrCat("join NCCL's group of ", host.world_size(), " ranks: ", why));
+                      absl::StrCat("join NCCL's group of ", host.world_size(), " ranks: ", why,
+                                   member.key == nullptr ? "" : AdviceOnEncryption(why)));
 }
 
 // NCCL's start has no deadline of its own: it is on a thread, which is left to itself where it
@@ -126,6 +128,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunication>> JoinNccl(Store* store, const 
                                                             const HostCommunicator& host) {
   const LoadedNccl& nccl = *Nccl();
   SetNcclEnvironment();
+  if (member.key != nullptr) {
+    if (absl::Status status = EncryptNccl(nccl, *member.key); !status.ok()) return status;
+  }
   const absl::StatusOr<NcclUniqueId> id = ShareId(store, nccl, member, host.rank());
   if (!id.ok()) return Explained(id.status(), store, member, host);
   if (store != nullptr) {
@@ -164,7 +169,8 @@ bool IsTrue(const char* variable) {
 
 }  // namespace
 
-GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device) {
+GpuCapability ProbeGpu(int local_rank, bool needs_nccl, bool has_key,
+                       std::unique_ptr<Device>* device) {
   GpuCapability gpu;
   absl::StatusOr<std::unique_ptr<Device>> opened = OpenGpuOf(local_rank);
   if (!opened.ok()) {
@@ -186,6 +192,7 @@ GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>*
   }
   gpu.nccl_version = Nccl()->version;
   gpu.can_register = Nccl()->can_register();
+  gpu.can_encrypt = has_key && WhyNcclIsPlain(*Nccl()).empty();
   gpu.wants_registered = IsTrue(kRegisterVar);
   return gpu;
 }

@@ -12,19 +12,22 @@
 #include "worker_runtime/comm/group_communicator.h"
 #include "worker_runtime/comm/nccl/nccl_communicator.h"
 #include "worker_runtime/comm/plan.h"
+#include "worker_runtime/comm/tcp/link_key.h"
 #include "worker_runtime/gpu/device.h"
 
 namespace ddp::internal {
 
 // What this rank's GPU can do, looked up without a word to the others; `device` gets the GPU if it
-// can be used. Opens CUDA, and NCCL if `needs_nccl`.
-GpuCapability ProbeGpu(int local_rank, bool needs_nccl, std::unique_ptr<Device>* device);
+// can be used. Opens CUDA, and NCCL if `needs_nccl`; `has_key`: the round has a key.
+GpuCapability ProbeGpu(int local_rank, bool needs_nccl, bool has_key,
+                       std::unique_ptr<Device>* device);
 
 struct NcclMember {
   std::chrono::milliseconds timeout{0};
   Clock::time_point deadline;  // for forming the group
   FailureBoard::ConnectStore connect_store;
-  GroupLabel label{};  // FlightRecorder's
+  GroupLabel label{};                    // FlightRecorder's
+  std::shared_ptr<const LinkKey> key{};  // the round's, where the plan has NCCL encrypt
 };
 
 // Collective over the ranks of `host`, after all have agreed on `plan`, which is on GPUs. `store`

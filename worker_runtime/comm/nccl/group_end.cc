@@ -31,6 +31,8 @@ constexpr Milliseconds kClaim(200);
 // Ranks must be out of a broken group within 5 s of the failure.
 static_assert(Watchdog::kAnswer + kClaim + kVerdictPatience + kDumpPatience + kAbortPatience <
               std::chrono::seconds(5));
+static_assert(kExplainPatience + LeftPeerNote::kPatience + kAbortPatience <
+              std::chrono::seconds(5));
 // How long the end of a group may take while all is well: what is under way, then NCCL's own.
 constexpr std::chrono::seconds kDrain(5);
 constexpr std::chrono::seconds kFinalize(30);

@@ -196,8 +196,7 @@ std::string ShmDomain::NameGone(const std::vector<int>& indices) const {
   std::string text;
   for (int i : indices) {
     const bool is_dead = lines(i).presence.load(std::memory_order_relaxed) == Presence::kDead;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", "rank ", ranks_[i], " (pid ",
-                    lines(i).pid.load(std::memory_order_relaxed), ")",
+    absl::StrAppend(&text, text.empty() ? "" : ", ", "rank ", ranks_[i], " (pid ", PidOf(i), ")",
                     is_dead ? " died" : " has left the group");
   }
   return text;
@@ -242,6 +241,11 @@ absl::Status ShmDomain::PeerError() const {
   failed = failure();  // as in WhyHopeless
   if (!failed.ok()) return failed;
   return WithLeftPeer(absl::UnavailableError(NameGone(dead)), ranks_[static_cast<size_t>(dead[0])]);
+}
+
+pid_t ShmDomain::ProcessOf(int rank) const {
+  const auto place = std::ranges::find(ranks_, rank);
+  return place == ranks_.end() ? 0 : PidOf(static_cast<int>(place - ranks_.begin()));
 }
 
 void ShmDomain::MarkGone(int index) {

@@ -2,6 +2,8 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_DOMAIN_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SHM_SHM_DOMAIN_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -92,6 +94,8 @@ class ShmDomain {
   void MarkLeft() { SetPresence(index_, Presence::kLeft); }
   // A rank that has left is not dead.
   void MarkGone(int index);
+  // Of a rank that is a member; else 0.
+  pid_t ProcessOf(int rank) const;
 
  private:
   class Region;
@@ -122,6 +126,7 @@ class ShmDomain {
   absl::Status AwaitSlowly(int index, uint32_t step, const Op& op, bool is_arrival);
   // Ok while the wait may still succeed.
   absl::Status WhyHopeless(uint32_t step, const Op& op, bool is_arrival) const;
+  pid_t PidOf(int index) const { return lines(index).pid.load(std::memory_order_relaxed); }
   std::string NameGone(const std::vector<int>& indices) const;
   void SetPresence(int index, Presence presence);
   void WakeEverybody();

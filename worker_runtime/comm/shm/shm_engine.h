@@ -27,6 +27,7 @@ class ShmEngine final : public Engine {
   void Abort(const std::string& reason, std::optional<int> left_peer) override;
   void Leave() override { domain_.MarkLeft(); }
   absl::Status peer_error() const override { return domain_.PeerError(); }
+  pid_t ProcessOf(int rank) const override { return domain_.ProcessOf(rank); }
 
  private:
   absl::Status Execute(const Op& op);

@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/net/listening_socket.h"
+#include "worker_runtime/comm/make_nonce.h"
 
 namespace ddp::internal {
 namespace {
 
-constexpr char kMagic[8] = {'d', 'd', 'p', 'l', 'i', 'n', 'k', '1'};
 constexpr int kBacklog = 128;
 // How often Await() looks whether it was stopped.
 constexpr int kLookMs = 100;
@@ -24,17 +24,9 @@ constexpr std::chrono::milliseconds kAcceptRest(20);
 
 }  // namespace
 
-Hello MakeHello(const Nonce& nonce, int from, int to) {
-  Hello hello{};
-  std::memcpy(hello.magic, kMagic, sizeof kMagic);
-  hello.nonce = nonce;
-  hello.from = from;
-  hello.to = to;
-  return hello;
-}
-
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& address, int rank,
-                                                           const Nonce& nonce) {
+                                                           const Nonce& nonce,
+                                                           std::shared_ptr<const LinkKey> key) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
@@ -51,7 +43,8 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& ad
         absl::StrCat("rank ", rank, " cannot listen on ", address, ": ", std::strerror(errno)));
   }
   const uint16_t port = ddprun::rendezvous::LocalPort(socket.get());
-  return std::unique_ptr<Acceptor>(new Acceptor(std::move(socket), port, rank, nonce));
+  return std::unique_ptr<Acceptor>(
+      new Acceptor(std::move(socket), port, rank, nonce, std::move(key)));
 }
 
 absl::StatusOr<std::vector<Acceptor::Peer>> Acceptor::Await(std::vector<int> expected,
@@ -101,7 +94,8 @@ void Acceptor::HearAll(const std::vector<pollfd>& polled) {
         break;
       case Verdict::kProved:
         std::erase(expected_, stranger.hello.from);
-        peers_.push_back({stranger.hello.from, std::move(stranger.socket)});
+        peers_.push_back({stranger.hello.from, std::move(stranger.socket),
+                          stranger.secrets == nullptr ? nullptr : stranger.secrets->Channel(true)});
         break;
       case Verdict::kDropped:
         break;
@@ -126,6 +120,7 @@ void Acceptor::AcceptAll() {
 }
 
 Acceptor::Verdict Acceptor::Hear(Stranger& stranger) {
+  if (stranger.secrets != nullptr) return HearProof(stranger);
   char* to = reinterpret_cast<char*>(&stranger.hello) + stranger.received;
   const ssize_t result =
       recv(stranger.socket.get(), to, sizeof stranger.hello - stranger.received, 0);
@@ -133,12 +128,40 @@ Acceptor::Verdict Acceptor::Hear(Stranger& stranger) {
   if (result <= 0) return Verdict::kDropped;
   stranger.received += static_cast<size_t>(result);
   if (stranger.received < sizeof stranger.hello) return Verdict::kWaiting;
+  if (!IsExpected(stranger.hello.from)) return Verdict::kDropped;
+  if (key_ != nullptr) return Answer(stranger);
   const Hello wanted = MakeHello(nonce_, stranger.hello.from, rank_);
-  const bool is_expected =
-      std::find(expected_.begin(), expected_.end(), stranger.hello.from) != expected_.end();
-  return is_expected && std::memcmp(&wanted, &stranger.hello, sizeof wanted) == 0
+  return std::memcmp(&wanted, &stranger.hello, sizeof wanted) == 0 ? Verdict::kProved
+                                                                   : Verdict::kDropped;
+}
+
+// What is answered tells who has no key nothing.
+Acceptor::Verdict Acceptor::Answer(Stranger& stranger) {
+  if (!IsSealed(stranger.hello) || stranger.hello.to != rank_) return Verdict::kDropped;
+  LinkAnswer answer{MakeNonce(), {}};
+  stranger.secrets = std::make_unique<LinkSecrets>(*key_, nonce_, stranger.hello, answer.nonce);
+  answer.proof = stranger.secrets->AnswerProof();
+  // A fresh connection has room for 48 bytes.
+  const ssize_t sent = send(stranger.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL);
+  return sent == sizeof answer ? Verdict::kWaiting : Verdict::kDropped;
+}
+
+Acceptor::Verdict Acceptor::HearProof(Stranger& stranger) {
+  const ssize_t result =
+      recv(stranger.socket.get(), stranger.proof.data() + stranger.proof_received,
+           stranger.proof.size() - stranger.proof_received, 0);
+  if (result < 0 && (errno == EAGAIN || errno == EINTR)) return Verdict::kWaiting;
+  if (result <= 0) return Verdict::kDropped;
+  stranger.proof_received += static_cast<size_t>(result);
+  if (stranger.proof_received < stranger.proof.size()) return Verdict::kWaiting;
+  // Another connection of that rank may have come first.
+  return IsExpected(stranger.hello.from) && stranger.secrets->IsHelloProof(stranger.proof)
              ? Verdict::kProved
              : Verdict::kDropped;
+}
+
+bool Acceptor::IsExpected(int rank) const {
+  return std::find(expected_.begin(), expected_.end(), rank) != expected_.end();
 }
 
 }  // namespace ddp::internal

@@ -14,19 +14,9 @@
 #include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/comm/nonce.h"
 #include "worker_runtime/comm/op.h"
+#include "worker_runtime/comm/tcp/link_key.h"
 
 namespace ddp::internal {
-
-// What a connecting rank says first: all of it or it is dropped.
-struct Hello {
-  char magic[8];
-  Nonce nonce;  // the listener's
-  int32_t from;
-  int32_t to;
-};
-static_assert(sizeof(Hello) == 32);
-
-Hello MakeHello(const Nonce& nonce, int from, int to);
 
 class Acceptor {
  public:
@@ -37,14 +27,17 @@ class Acceptor {
   // queue, where they are neither heard nor dropped.
   static constexpr std::chrono::milliseconds kPatience{1000};
 
-  // Listens on `address`, port chosen by the kernel. Unavailable with errno.
+  // Listens on `address`, port chosen by the kernel. Unavailable with errno. `nonce` is this rank's
+  // own. With a `key` only who has it is believed, and the links are sealed; null: they are plain.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Listen(const std::string& address, int rank,
-                                                          const Nonce& nonce);
+                                                          const Nonce& nonce,
+                                                          std::shared_ptr<const LinkKey> key);
   uint16_t port() const { return port_; }
 
   struct Peer {
     int rank;
     ddprun::UniqueFd socket;
+    std::unique_ptr<SealedChannel> sealed{};  // null: a plain link
   };
   // Waits until all of `expected` have connected and proved themselves, each once, then closes the
   // port and all other connections. DeadlineExceeded names those who did not come; Cancelled after
@@ -59,19 +52,28 @@ class Acceptor {
     Clock::time_point since;
     Hello hello;
     size_t received = 0;
+    // Of a sealed link, once its hello was answered.
+    std::unique_ptr<LinkSecrets> secrets{};
+    Key proof{};
+    size_t proof_received = 0;
   };
   enum class Verdict { kWaiting, kProved, kDropped };
 
-  Acceptor(ddprun::UniqueFd socket, uint16_t port, int rank, const Nonce& nonce)
-      : port_(port), rank_(rank), nonce_(nonce), socket_(std::move(socket)) {}
+  Acceptor(ddprun::UniqueFd socket, uint16_t port, int rank, const Nonce& nonce,
+           std::shared_ptr<const LinkKey> key)
+      : port_(port), rank_(rank), nonce_(nonce), key_(std::move(key)), socket_(std::move(socket)) {}
   void Poll(Clock::time_point deadline);
   void HearAll(const std::vector<pollfd>& polled);
   void AcceptAll();
   Verdict Hear(Stranger& stranger);
+  Verdict Answer(Stranger& stranger);
+  Verdict HearProof(Stranger& stranger);
+  bool IsExpected(int rank) const;
 
   const uint16_t port_;
   const int rank_;
   const Nonce nonce_;
+  const std::shared_ptr<const LinkKey> key_;
   std::atomic<bool> is_stopped_{false};
   // Of the thread in Await().
   ddprun::UniqueFd socket_;

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -24,23 +27,16 @@ constexpr std::chrono::milliseconds kTick(100);
 constexpr size_t kPassedBytes = size_t{1} << 20;
 constexpr char kLinkLost[] = "ddp/link-lost";
 
-// What poll() is to wait for on each link.
-struct LinkEvents {
-  short previous = 0;
-  short next = 0;
-  bool is_none() const { return previous == 0 && next == 0; }
-};
-
-short Events(const Stream* sending, const Stream* receiving) {
-  short events = 0;
-  if (sending != nullptr && sending->CanMove()) events |= POLLOUT;
-  if (receiving != nullptr && receiving->CanMove()) events |= POLLIN;
-  return events;
+// What is sealed has yet to go, whatever its stream has left.
+bool HasPending(const Link& link) {
+  return link.sealed != nullptr && link.sealed->out.HasPending();
 }
 
-LinkEvents EventsOf(const Streams& streams) {
-  return {Events(streams.to_previous, streams.from_previous),
-          Events(streams.to_next, streams.from_next)};
+short Events(const Link& link, const Stream* sending, const Stream* receiving) {
+  short events = 0;
+  if (sending != nullptr && (sending->CanMove() || HasPending(link))) events |= POLLOUT;
+  if (receiving != nullptr && receiving->CanMove()) events |= POLLIN;
+  return events;
 }
 
 }  // namespace
@@ -133,16 +129,9 @@ absl::Status Chain::Move(const Op& op, const Streams& streams,
   while (true) {
     process();
     bool has_moved = false;
-    absl::Status status;
-    if (streams.to_next != nullptr) status = Send(op, next_, *streams.to_next, &has_moved);
-    if (status.ok() && streams.from_next != nullptr) {
-      status = Receive(op, next_, *streams.from_next, &has_moved);
-    }
-    if (status.ok() && streams.to_previous != nullptr) {
-      status = Send(op, previous_, *streams.to_previous, &has_moved);
-    }
-    if (status.ok() && streams.from_previous != nullptr) {
-      status = Receive(op, previous_, *streams.from_previous, &has_moved);
+    absl::Status status = MoveLink(op, next_, streams.to_next, streams.from_next, &has_moved);
+    if (status.ok()) {
+      status = MoveLink(op, previous_, streams.to_previous, streams.from_previous, &has_moved);
     }
     if (!status.ok()) return status;
     if (!has_moved) {
@@ -156,7 +145,23 @@ absl::Status Chain::Move(const Op& op, const Streams& streams,
   }
 }
 
+absl::Status Chain::MoveLink(const Op& op, const Link& link, Stream* to, Stream* from,
+                             bool* has_moved) {
+  absl::Status sent;
+  if (to != nullptr) sent = Send(op, link, *to, has_moved);
+  if (from == nullptr || (!sent.ok() && !IsLinkLost(sent))) return sent;
+  // Who is gone may have said its goodbye before.
+  absl::Status received = Receive(op, link, *from, has_moved);
+  return sent.ok() || (!received.ok() && !IsLinkLost(received)) ? received : sent;
+}
+
+Chain::LinkEvents Chain::EventsOf(const Streams& streams) const {
+  return {Events(previous_, streams.to_previous, streams.from_previous),
+          Events(next_, streams.to_next, streams.from_next)};
+}
+
 absl::Status Chain::Send(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  if (link.sealed != nullptr) return SendSealed(op, link, stream, has_moved);
   while (stream.CanMove()) {
     iovec parts[2];
     msghdr message{};
@@ -184,7 +189,35 @@ absl::Status Chain::Send(const Op& op, const Link& link, Stream& stream, bool* h
   return absl::OkStatus();
 }
 
+absl::Status Chain::SendSealed(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  RecordSealer& out = link.sealed->out;
+  while (stream.CanMove() || out.HasPending()) {
+    if (!out.HasPending()) {
+      const std::string_view greeting(
+          reinterpret_cast<const char*>(&stream.greeting) + stream.greeting_done,
+          sizeof stream.greeting - stream.greeting_done);
+      const size_t most = RecordSealer::kMostBytes - greeting.size();
+      const std::string_view data(stream.Next(), std::min(stream.NextBytes(), most));
+      out.Seal(greeting, data);
+      stream.greeting_done += greeting.size();
+      stream.done += data.size();
+    }
+    const std::string_view pending = out.Pending();
+    const ssize_t result =
+        send(link.socket.get(), pending.data(), pending.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (result < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) return absl::OkStatus();
+      return Lost(op, link, errno);
+    }
+    *has_moved = true;
+    out.Sent(static_cast<size_t>(result));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Chain::Receive(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  if (link.sealed != nullptr) return ReceiveSealed(op, link, stream, has_moved);
   while (stream.CanMove()) {
     const bool is_greeted = stream.IsGreeted();
     char* to = is_greeted ? stream.Next()
@@ -205,6 +238,50 @@ absl::Status Chain::Receive(const Op& op, const Link& link, Stream& stream, bool
       return absl::OkStatus();
     }
     stream.greeting_done += static_cast<size_t>(result);
+    if (!stream.IsGreeted()) continue;
+    absl::Status status = Check(op, link, stream.greeting);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// PeerError() is told before the socket is emptied, so that it never misses a goodbye in both
+// places.
+absl::Status Chain::ReceiveSealed(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  link.sealed->may_have_unread = true;
+  absl::Status status = OpenSealed(op, link, stream, has_moved);
+  link.sealed->may_have_unread = link.sealed->in.HasUnread();
+  return status;
+}
+
+// Looks at the socket once: what has come is worked on while more comes.
+absl::Status Chain::OpenSealed(const Op& op, const Link& link, Stream& stream, bool* has_moved) {
+  RecordOpener& in = link.sealed->in;
+  bool has_looked = false;
+  while (stream.CanMove()) {
+    const bool is_greeted = stream.IsGreeted();
+    char* to = is_greeted ? stream.Next()
+                          : reinterpret_cast<char*>(&stream.greeting) + stream.greeting_done;
+    const std::optional<size_t> opened = in.Read(
+        to, is_greeted ? stream.NextBytes() : sizeof stream.greeting - stream.greeting_done);
+    if (!opened) return Broken(op, link);
+    if (*opened == 0) {
+      if (has_looked) return absl::OkStatus();
+      const std::span<char> room = in.Room();
+      const ssize_t result = recv(link.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
+      if (result < 0 && errno == EINTR) continue;
+      if (result < 0 && errno == EAGAIN) return absl::OkStatus();
+      if (result <= 0) return Lost(op, link, result == 0 ? 0 : errno);
+      in.Received(static_cast<size_t>(result));
+      *has_moved = has_looked = true;
+      continue;
+    }
+    *has_moved = true;
+    if (is_greeted) {
+      stream.done += *opened;
+      continue;
+    }
+    stream.greeting_done += *opened;
     if (!stream.IsGreeted()) continue;
     absl::Status status = Check(op, link, stream.greeting);
     if (!status.ok()) return status;
@@ -240,6 +317,12 @@ absl::Status Chain::Look(const Op& op, const Streams& streams) {
                                                   " did not answer"));
 }
 
+absl::Status Chain::Broken(const Op& op, const Link& link) const {
+  return absl::DataLossError(
+      absl::StrCat(Describe(op), " failed: what came from rank ", link.rank,
+                   " is not what it has sealed: its connection was tampered with on the way"));
+}
+
 absl::Status Chain::Lost(const Op& op, const Link& link, int error) const {
   absl::Status status =
       WithLeftPeer(absl::UnavailableError(absl::StrCat(
@@ -269,8 +352,13 @@ void Chain::SayGoodbye() {
   const Greeting goodbye{kGoodbye, rank_, {}};
   for (const Link* link : {&previous_, &next_}) {
     // Between operations nothing is under way; a neighbour that is gone needs no goodbye.
-    if (!link->is_open()) continue;
-    (void)send(link->socket.get(), &goodbye, sizeof goodbye, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!link->is_open() || HasPending(*link)) continue;
+    std::string_view word(reinterpret_cast<const char*>(&goodbye), sizeof goodbye);
+    if (link->sealed != nullptr) {
+      link->sealed->out.Seal(word, "");
+      word = link->sealed->out.Pending();
+    }
+    (void)send(link->socket.get(), word.data(), word.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
@@ -285,6 +373,8 @@ absl::Status Chain::PeerError() const {
     char byte;
     if (!link->is_open()) continue;
     const ssize_t result = recv(link->socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    // As with what lies in the socket: an operation reads it, and it may be a goodbye.
+    if (link->sealed != nullptr && link->sealed->may_have_unread) continue;
     if (result == 0 || (result < 0 && errno != EAGAIN && errno != EINTR)) {
       return WithLeftPeer(absl::UnavailableError(absl::StrCat("rank ", link->rank,
                                                               " died: its connection was closed")),

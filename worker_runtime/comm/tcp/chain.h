@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "worker_runtime/comm/kernels.h"
 #include "worker_runtime/comm/op_record.h"
 #include "worker_runtime/comm/tcp/reduce_streams.h"
+#include "worker_runtime/comm/tcp/sealed_records.h"
 #include "worker_runtime/comm/tcp/stream.h"
 
 namespace ddp::internal {
@@ -19,6 +21,7 @@ namespace ddp::internal {
 struct Link {
   ddprun::UniqueFd socket;
   int rank = -1;
+  std::unique_ptr<SealedChannel> sealed{};  // null: the bytes go as they are
   bool is_open() const { return socket.is_open(); }
 };
 
@@ -62,12 +65,25 @@ class Chain {
 
  private:
   absl::Status Move(const Op& op, const Streams& streams, const std::function<void()>& process);
+  // Either stream may be null.
+  absl::Status MoveLink(const Op& op, const Link& link, Stream* to, Stream* from, bool* has_moved);
   absl::Status Send(const Op& op, const Link& link, Stream& stream, bool* has_moved);
   absl::Status Receive(const Op& op, const Link& link, Stream& stream, bool* has_moved);
+  absl::Status SendSealed(const Op& op, const Link& link, Stream& stream, bool* has_moved);
+  absl::Status ReceiveSealed(const Op& op, const Link& link, Stream& stream, bool* has_moved);
+  absl::Status OpenSealed(const Op& op, const Link& link, Stream& stream, bool* has_moved);
+  // What poll() is to wait for on each link.
+  struct LinkEvents {
+    short previous = 0;
+    short next = 0;
+    bool is_none() const { return previous == 0 && next == 0; }
+  };
+  LinkEvents EventsOf(const Streams& streams) const;
   // Returns when a byte may move, or `until`.
   void Wait(const Streams& streams, Clock::time_point until) const;
   // Ok while the operation may still succeed.
   absl::Status Look(const Op& op, const Streams& streams);
+  absl::Status Broken(const Op& op, const Link& link) const;
   absl::Status Lost(const Op& op, const Link& link, int error) const;
   absl::Status Check(const Op& op, const Link& link, const Greeting& greeting) const;
 

@@ -33,6 +33,9 @@ class TcpEngine final : public Engine {
   void Abort(const std::string& reason, std::optional<int> left_peer) override;
   void Leave() override;
   absl::Status peer_error() const override;
+  pid_t ProcessOf(int rank) const override {
+    return domain_ != nullptr ? domain_->ProcessOf(rank) : 0;
+  }
 
  private:
   absl::Status Execute(const Op& op);

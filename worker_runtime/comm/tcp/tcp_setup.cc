@@ -62,7 +62,7 @@ absl::Status WaitWritable(int socket, const Endpoint& other, Clock::time_point d
 }
 
 // Connects and says hello; the answer comes later, so that no rank waits for another's turn.
-absl::StatusOr<UniqueFd> Connect(Store& store, const Endpoint& self, const Endpoint& other,
+absl::StatusOr<UniqueFd> Connect(Store& store, const Hello& hello, const Endpoint& other,
                                  Clock::time_point deadline) {
   auto port = store.Get(PortKey(other.rank), std::chrono::milliseconds(LeftMs(deadline) + 1));
   if (!port.ok()) {
@@ -75,7 +75,6 @@ absl::StatusOr<UniqueFd> Connect(Store& store, const Endpoint& self, const Endpo
   UniqueFd socket = *std::move(begun);
   absl::Status status = WaitWritable(socket.get(), other, deadline);
   if (!status.ok()) return status;
-  const Hello hello = MakeHello(other.nonce, self.rank, other.rank);
   // A fresh connection has room for 32 bytes.
   if (send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
     return Unreachable(other, errno);
@@ -83,27 +82,71 @@ absl::StatusOr<UniqueFd> Connect(Store& store, const Endpoint& self, const Endpo
   return socket;
 }
 
-// The listener proves itself with the nonce of the one who connected.
-absl::Status AwaitAnswer(int socket, const Endpoint& self, const Endpoint& other,
-                         Clock::time_point deadline) {
-  Nonce answer;
+absl::Status AwaitBytes(int socket, const Endpoint& other, Clock::time_point deadline, void* to,
+                        size_t size) {
   size_t received = 0;
-  while (received < answer.size()) {
+  while (received < size) {
     pollfd polled{socket, POLLIN, 0};
     if (poll(&polled, 1, std::min(LeftMs(deadline), 1000)) <= 0) {
       if (Clock::now() < deadline) continue;
       return absl::DeadlineExceededError(absl::StrCat("rank ", other.rank, " did not answer"));
     }
-    const ssize_t result = recv(socket, answer.data() + received, answer.size() - received, 0);
+    const ssize_t result = recv(socket, static_cast<char*>(to) + received, size - received, 0);
     if (result < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (result <= 0) return Unreachable(other, result == 0 ? ECONNRESET : errno);
     received += static_cast<size_t>(result);
   }
+  return absl::OkStatus();
+}
+
+// The listener proves itself with the nonce of the one who connected.
+absl::Status AwaitAnswer(int socket, const Endpoint& self, const Endpoint& other,
+                         Clock::time_point deadline) {
+  Nonce answer;
+  absl::Status status = AwaitBytes(socket, other, deadline, answer.data(), answer.size());
+  if (!status.ok()) return status;
   if (answer != self.nonce) {
     return absl::UnauthenticatedError(absl::StrCat("who answers at ", other.address,
                                                    " is not rank ", other.rank, " of this round"));
   }
   return absl::OkStatus();
+}
+
+// Hears the listener's proof and says ours: it answers on a thread of its own, whatever its rank
+// waits for.
+absl::StatusOr<std::unique_ptr<SealedChannel>> ProveKey(int socket, const LinkKey& key,
+                                                        const Hello& hello, const Endpoint& other,
+                                                        Clock::time_point deadline) {
+  LinkAnswer answer;
+  absl::Status status = AwaitBytes(socket, other, deadline, &answer, sizeof answer);
+  if (!status.ok()) return status;
+  const LinkSecrets secrets(key, other.nonce, hello, answer.nonce);
+  if (!secrets.IsAnswerProof(answer.proof)) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("who answers at ", other.address, " is not rank ", other.rank,
+                     " of this round, or has another key: all ranks of a group are of one job"));
+  }
+  const Key proof = secrets.HelloProof();
+  if (send(socket, proof.data(), proof.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(proof.size())) {
+    return Unreachable(other, errno);
+  }
+  return secrets.Channel(false);
+}
+
+// To one that listens. A plain link's answer is still to come.
+absl::StatusOr<Link> MakeLink(Store& store, const Endpoint& self, const Endpoint& other,
+                              const LinkKey* key, Clock::time_point deadline) {
+  const Hello hello = key != nullptr ? MakeSealedHello(self.rank, other.rank)
+                                     : MakeHello(other.nonce, self.rank, other.rank);
+  auto socket = Connect(store, hello, other, deadline);
+  if (!socket.ok()) return socket.status();
+  Link link{std::move(*socket), other.rank, nullptr};
+  if (key == nullptr) return link;
+  auto sealed = ProveKey(link.socket.get(), *key, hello, other, deadline);
+  if (!sealed.ok()) return sealed.status();
+  link.sealed = std::move(*sealed);
+  return link;
 }
 
 // The rank's own port while its links are made. Heard on a thread of its own, so that strangers are
@@ -138,6 +181,7 @@ class Listener {
 
 absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
                                         const Endpoint& previous, const Endpoint& next,
+                                        const std::shared_ptr<const LinkKey>& key,
                                         Clock::time_point deadline) {
   std::vector<const Endpoint*> to_connect;
   std::vector<int> to_accept;
@@ -151,7 +195,7 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
   }
   std::unique_ptr<Listener> listener;
   if (!to_accept.empty()) {
-    auto acceptor = Acceptor::Listen(self.address, self.rank, self.nonce);
+    auto acceptor = Acceptor::Listen(self.address, self.rank, self.nonce, key);
     if (!acceptor.ok()) return acceptor.status();
     const uint16_t port = (*acceptor)->port();
     listener = std::make_unique<Listener>(std::move(*acceptor), std::move(to_accept), deadline);
@@ -160,23 +204,24 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
   }
   std::vector<Link> links;
   for (const Endpoint* other : to_connect) {
-    auto socket = Connect(store, self, *other, deadline);
-    if (!socket.ok()) return socket.status();
-    links.push_back({std::move(*socket), other->rank});
+    auto link = MakeLink(store, self, *other, key.get(), deadline);
+    if (!link.ok()) return link.status();
+    links.push_back(std::move(*link));
   }
   if (listener != nullptr) {
     auto peers = listener->Finish();
     if (!peers.ok()) return peers.status();
     for (Acceptor::Peer& peer : *peers) {
       const Endpoint& other = peer.rank == previous.rank ? previous : next;
-      if (send(peer.socket.get(), other.nonce.data(), other.nonce.size(), MSG_NOSIGNAL) !=
-          static_cast<ssize_t>(other.nonce.size())) {
+      if (peer.sealed == nullptr &&
+          send(peer.socket.get(), other.nonce.data(), other.nonce.size(), MSG_NOSIGNAL) !=
+              static_cast<ssize_t>(other.nonce.size())) {
         return Unreachable(other, errno);
       }
-      links.push_back({std::move(peer.socket), peer.rank});
+      links.push_back({std::move(peer.socket), peer.rank, std::move(peer.sealed)});
     }
   }
-  for (size_t i = 0; i < to_connect.size(); ++i) {
+  for (size_t i = 0; i < to_connect.size() && key == nullptr; ++i) {
     absl::Status status = AwaitAnswer(links[i].socket.get(), self, *to_connect[i], deadline);
     if (!status.ok()) return status;
   }

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_TCP_TCP_SETUP_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_TCP_TCP_SETUP_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -9,6 +10,7 @@
 #include "worker_runtime/comm/nonce.h"
 #include "worker_runtime/comm/op.h"
 #include "worker_runtime/comm/tcp/chain.h"
+#include "worker_runtime/comm/tcp/link_key.h"
 
 namespace ddp::internal {
 
@@ -31,10 +33,12 @@ struct ChainLinks {
 // one of these ports open. Who connects must say the listener's nonce, which is in this round's
 // store alone, and gets its own one back: so both know the other's job, round and rank before
 // anything else is read. A connection that says something else, or not enough within 4 s, is
-// dropped; at most 64 are looked at together, 32 bytes each. DeadlineExceeded and Unavailable name
-// the rank.
+// dropped; at most 64 are looked at together, 32 bytes each. With a `key` both prove that they have
+// it instead (link_key.h), and all that follows is sealed. DeadlineExceeded and Unavailable name
+// the rank, Unauthenticated who has another key.
 absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
                                         const Endpoint& previous, const Endpoint& next,
+                                        const std::shared_ptr<const LinkKey>& key,
                                         Clock::time_point deadline);
 
 }  // namespace ddp::internal

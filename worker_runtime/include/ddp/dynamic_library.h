@@ -34,7 +34,8 @@ class DynamicLibrary {
     return function != nullptr;
   }
 
-  // The file, as the loader found it.
+  // The file, as the loader found it: from the root, so that it is the same wherever the process
+  // goes, if it was still where it was loaded from.
   const std::string& path() const { return path_; }
 
  private:

@@ -37,7 +37,7 @@ struct Ends {
     port = peers.places[1].port;
     if (port_of_1 != 0) peers.places[1].port = port_of_1;
     for (int rank : {0, 1}) {
-      ranks[rank] = std::make_unique<Messages>(rank, peers, std::move(listeners[rank]),
+      ranks[rank] = std::make_unique<Messages>(rank, peers, std::move(listeners[rank]), nullptr,
                                                [] { return absl::OkStatus(); });
     }
   }

@@ -24,7 +24,10 @@ using Works = std::vector<std::unique_ptr<Work>>;
 
 void ForEachLayout(const std::function<void(Communicator&)>& body) {
   const RankThreadsOptions layouts[] = {
-      {.nodes = {3}}, {.nodes = {3}, .use_tcp = true}, {.nodes = {2, 1}}};
+      {.nodes = {3}},
+      {.nodes = {3}, .use_tcp = true},
+      {.nodes = {2, 1}},
+      {.nodes = {2, 1}, .round_key = ddprun::testing::kTestRoundKey}};
   for (const RankThreadsOptions& layout : layouts) RunRankThreads(layout, body);
 }
 

@@ -1,15 +1,20 @@
 // Ends of a group on GPUs in which something does not answer any more: the driver, or a rank that
 // is gone when NCCL waits for it.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
 
 #include "ddp/step_graph.h"
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/pidfds.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/gpu_rank.h"
@@ -67,6 +72,42 @@ TEST_CASE("nccl: a driver that does not answer ends the process when nothing is 
     return 0;
   });
   CHECK(codes == std::to_string(EXIT_FAILURE));
+}
+
+// Rank 1 aborts and does not end until rank 0 is seen to wait for that: 7. 8 says that rank 0 has
+// ended without.
+TEST_CASE("nccl: who is left behind does not end before the peer of its node that left") {
+  const TempDir temp;
+  void* const shared =
+      mmap(nullptr, sizeof(pid_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto& survivor = *static_cast<pid_t*>(shared);
+  RankProcesses ranks({.world_size = 2,
+                       .env = DoubleEnv(),
+                       .env_of_rank =
+                           [&temp](int rank) {
+                             return std::map<std::string, std::string>{
+                                 {"TORCHELASTIC_ERROR_FILE", temp.File(std::to_string(rank))}};
+                           }},
+                      [&survivor](int rank) {
+                        if (rank == 0) survivor = getpid();
+                        const auto group = GpuGroup();
+                        ddp::Communicator& comm = group->communicator();
+                        if (!comm.Barrier()->Wait().ok()) return 3;
+                        if (rank == 0) {
+                          while (comm.error().ok()) std::this_thread::yield();
+                          return 0;
+                        }
+                        const std::optional<int> before = Pidfds(survivor, getpid());
+                        if (!before) return 4;
+                        comm.Abort("enough");
+                        std::optional<int> now = before;
+                        while (now == before) now = Pidfds(survivor, getpid());
+                        _exit(now > before ? 7 : 8);
+                      });
+  CHECK(ranks.Await(1) == 7);
+  CHECK(ranks.Await(0) == 0);
+  munmap(shared, sizeof(pid_t));
 }
 
 // The timeout is 60 s: the end waits 5 s for what is under way.

@@ -34,7 +34,7 @@ std::string Bytes(const Hello& hello) {
 class Waiting {
  public:
   explicit Waiting(std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
-    auto acceptor = Acceptor::Listen("127.0.0.1", kRank, kNonce);
+    auto acceptor = Acceptor::Listen("127.0.0.1", kRank, kNonce, nullptr);
     REQUIRE_MESSAGE(acceptor.ok(), acceptor.status().ToString());
     acceptor_ = std::move(*acceptor);
     thread_ = std::thread([this, timeout] {
@@ -195,7 +195,7 @@ TEST_CASE("acceptor: stopping ends the wait") {
 
 TEST_CASE("acceptor: an address that is none of ours is refused by name") {
   for (const char* address : {"", "node-7", "192.0.2.1"}) {
-    auto acceptor = Acceptor::Listen(address, 3, kNonce);
+    auto acceptor = Acceptor::Listen(address, 3, kNonce, nullptr);
     CAPTURE(std::string(acceptor.status().message()));
     CHECK(absl::IsUnavailable(acceptor.status()));
     CHECK(acceptor.status().message().find("rank 3") == 0);
@@ -211,7 +211,7 @@ std::chrono::nanoseconds CpuTimeOfThread() {
 
 // poll() reports the connection that waits at once, again and again.
 TEST_CASE("acceptor: without descriptors it rests between its tries") {
-  auto acceptor = Acceptor::Listen("127.0.0.1", kRank, kNonce);
+  auto acceptor = Acceptor::Listen("127.0.0.1", kRank, kNonce, nullptr);
   REQUIRE(acceptor.ok());
   const ScarceDescriptors scarce;
   const Intruder waiting((*acceptor)->port());  // has the last descriptor

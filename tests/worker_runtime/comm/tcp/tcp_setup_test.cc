@@ -65,7 +65,7 @@ class GatedStore final : public PrefixStore {
 class Forming {
  public:
   // `is_held`: no rank connects to the one below it before Release().
-  explicit Forming(bool is_held) {
+  explicit Forming(bool is_held, std::string round_key = "") : round_key_(std::move(round_key)) {
     statuses_.resize(3);
     if (!is_held) Release();
     for (int rank = 0; rank < 3; ++rank) {
@@ -122,6 +122,7 @@ class Forming {
     member.rank = rank;
     member.world_size = 3;
     member.timeout = kTimeout;
+    member.round_key = round_key_;
     member.capabilities = {Backend::kTcp, "host", "127.0.0.1", {}};
     auto formed = FormGroup(store, member);
     if (!formed.ok()) return formed.status();
@@ -136,6 +137,7 @@ class Forming {
     return status;
   }
 
+  const std::string round_key_;
   const std::unique_ptr<StoreServer> server_ = StartStoreServer();
   std::unique_ptr<Store> store_;
   Gate gate_;
@@ -167,6 +169,17 @@ std::vector<std::string> Sayings(Forming& forming, int target, int other) {
   };
 }
 
+void CheckDroppedBeforeItForms(std::vector<Intruder>& intruders, Forming& forming) {
+  for (size_t i = 0; i < intruders.size(); ++i) {
+    CAPTURE(i);
+    CHECK(intruders[i].IsDropped());
+  }
+  CHECK_FALSE(forming.HasFormed());
+  forming.Release();
+  forming.AwaitFormed();
+  forming.CheckAllWell();
+}
+
 TEST_CASE("tcp set-up: hostile connections to ranks that wait are dropped, and the group forms") {
   Forming forming(true);
   // All at once, so that the silent ones cost the test their time only once. Rank 0 waits for its
@@ -178,14 +191,7 @@ TEST_CASE("tcp set-up: hostile connections to ranks that wait are dropped, and t
       intruders.back().Say(saying);
     }
   }
-  for (size_t i = 0; i < intruders.size(); ++i) {
-    CAPTURE(i);
-    CHECK(intruders[i].IsDropped());
-  }
-  CHECK_FALSE(forming.HasFormed());
-  forming.Release();
-  forming.AwaitFormed();
-  forming.CheckAllWell();
+  CheckDroppedBeforeItForms(intruders, forming);
 }
 
 TEST_CASE("tcp set-up: once the group has formed no rank has an open port") {
@@ -204,7 +210,7 @@ TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for th
   REQUIRE(store.ok());
   // Somebody else's listener stands where the store says rank 0 is: it believes anything.
   const Nonce theirs = {9, 9, 9}, ours = {1, 2, 3};
-  auto impostor = Acceptor::Listen("127.0.0.1", 0, theirs);
+  auto impostor = Acceptor::Listen("127.0.0.1", 0, theirs, nullptr);
   REQUIRE(impostor.ok());
   REQUIRE((*store)->Set("port/0", absl::StrCat((*impostor)->port())).ok());
   std::thread answering([&] {
@@ -214,10 +220,52 @@ TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for th
     CHECK(send(socket, theirs.data(), theirs.size(), MSG_NOSIGNAL) == 16);
   });
   const Endpoint self{1, "host1", "127.0.0.1", ours}, lower{0, "host0", "127.0.0.1", theirs};
-  auto links = ConnectChain(**store, self, lower, {}, Clock::now() + kTimeout);
+  auto links = ConnectChain(**store, self, lower, {}, nullptr, Clock::now() + kTimeout);
   answering.join();
   CHECK(absl::IsUnauthenticated(links.status()));
   CHECK(links.status().message() == "who answers at 127.0.0.1 is not rank 0 of this round");
+}
+
+// Who knows all that is in the store, but not the key, is nobody.
+TEST_CASE("tcp set-up: strangers without the round's key are dropped, and the sealed group forms") {
+  Forming forming(true, std::string(32, 'k'));
+  std::vector<Intruder> intruders;
+  for (int target : {0, 1}) {
+    std::vector<std::string> sayings = Sayings(forming, target, 1 - target);
+    sayings.push_back(Bytes(MakeHello(forming.NonceOf(target), target + 1, target)));
+    const auto other_key = LinkKey::Make(std::string(32, 'j'));
+    REQUIRE(other_key.ok());
+    const Hello hello = MakeSealedHello(target + 1, target);
+    const Key guessed =
+        LinkSecrets(**other_key, forming.NonceOf(target), hello, Nonce{}).HelloProof();
+    sayings.push_back(Bytes(hello) + std::string(guessed.begin(), guessed.end()));
+    sayings.push_back(Bytes(hello));  // and nothing more
+    for (const std::string& saying : sayings) {
+      intruders.emplace_back(forming.PortOf(target));
+      intruders.back().Say(saying);
+    }
+  }
+  CheckDroppedBeforeItForms(intruders, forming);
+}
+
+TEST_CASE("tcp set-up: a listener with another key is named") {
+  const auto server = StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+  REQUIRE(store.ok());
+  const auto ours = LinkKey::Make(std::string(32, 'k')),
+             theirs = LinkKey::Make(std::string(32, 'j'));
+  REQUIRE(ours.ok());
+  auto acceptor = Acceptor::Listen("127.0.0.1", 0, Nonce{1}, *theirs);
+  REQUIRE(acceptor.ok());
+  REQUIRE((*store)->Set("port/0", absl::StrCat((*acceptor)->port())).ok());
+  std::thread listening([&] { (void)(*acceptor)->Await({1}, Clock::now() + kTimeout); });
+  const Endpoint self{1, "host1", "127.0.0.1", Nonce{2}}, lower{0, "host0", "127.0.0.1", Nonce{1}};
+  auto links = ConnectChain(**store, self, lower, {}, *ours, Clock::now() + kTimeout);
+  (*acceptor)->Stop();
+  listening.join();
+  CHECK(absl::IsUnauthenticated(links.status()));
+  CHECK(links.status().message().find("is not rank 0 of this round, or has another key") !=
+        absl::string_view::npos);
 }
 
 }  // namespace

@@ -1,0 +1,8 @@
+#include "rendezvous/base/release.h"
+#include "rendezvous/base/version.h"
+
+namespace ddprun {
+
+Release ThisRelease() { return {.protocol = 1, .version = kVersion}; }
+
+}  // namespace ddprun

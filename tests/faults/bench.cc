@@ -1,0 +1,122 @@
+#include "tests/faults/bench.h"
+
+#include <signal.h>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace ddprun::testing {
+namespace {
+
+constexpr std::chrono::seconds kPatienceWithoutDefence{5};
+constexpr std::chrono::milliseconds kSettled{500};
+
+}  // namespace
+
+Bench::Bench(std::string defence_off) : defence_off_(std::move(defence_off)) {}
+
+// What a ddprun without a defence has left is ours to end.
+Bench::~Bench() {
+  if (defence_off_.empty()) return;
+  testing::Eventually(
+      [this] {
+        const std::vector<int> pids = job_.Processes();
+        for (const int pid : pids) kill(pid, SIGKILL);
+        return pids.empty();
+      },
+      std::chrono::seconds(10));
+}
+
+Bench::Node Bench::Run(std::vector<std::string> options, const std::vector<std::string>& steps,
+                       Subprocess::Options how) {
+  options.push_back(Runfile("tests/e2e/toy_worker"));
+  options.insert(options.end(), steps.begin(), steps.end());
+  return RunRaw(std::move(options), std::move(how));
+}
+
+Bench::Node Bench::RunRaw(std::vector<std::string> arguments, Subprocess::Options how) {
+  return RunUnder({}, arguments, std::move(how));
+}
+
+Bench::Node Bench::RunUnder(std::vector<std::string> command,
+                            const std::vector<std::string>& arguments, Subprocess::Options how) {
+  const bool is_whole = defence_off_.empty();
+  command.push_back(Runfile(is_whole ? "ddprun" : "tests/faults/ddprun_disarmed"));
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  how.env["DDPRUN_TEST_DISARM"] = defence_off_;
+  return job_.RunProgram(std::move(command), std::move(how));
+}
+
+bool Bench::Eventually(const std::function<bool()>& condition) const {
+  return testing::Eventually(condition, defence_off_.empty() ? kPatience : kPatienceWithoutDefence);
+}
+
+bool Bench::Ends(Subprocess& process, int exit_code) const {
+  return Eventually([&] { return process.Wait(std::chrono::milliseconds(0)).has_value(); }) &&
+         process.Wait() == exit_code;
+}
+
+bool Bench::Says(const Subprocess& process, const std::string& text, size_t times) const {
+  return Eventually([&] { return CountIn(process.err(), text) >= times; });
+}
+
+void Bench::NoteDescriptors(const Subprocess& process) {
+  size_t& count = descriptors_[process.pid()];
+  auto since = std::chrono::steady_clock::now();
+  Eventually([&] {
+    const auto now = std::chrono::steady_clock::now();
+    if (const size_t open = CountDescriptors(process.pid()); open != count) {
+      count = open;
+      since = now;
+    }
+    return now - since > kSettled;
+  });
+}
+
+std::string Bench::CheckDescriptors() const {
+  for (const auto& [pid, before] : descriptors_) {
+    // A connection may be on its way out, and a look of the agent's at its node under way.
+    if (!Eventually([&, pid = pid, before = before] { return CountDescriptors(pid) <= before; })) {
+      return "process " + std::to_string(pid) + " had " + std::to_string(before) +
+             " descriptors before the fault and has " + std::to_string(CountDescriptors(pid)) +
+             " after it";
+    }
+  }
+  return "";
+}
+
+std::string Bench::CheckAllGone() const {
+  return job_.IsGone() ? "" : "processes of the job are left";
+}
+
+size_t CountDescriptors(int pid) {
+  size_t count = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) ++count;
+  return count;
+}
+
+size_t CountIn(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+void CheckHolds(const Scenario& scenario) {
+  Bench bench;
+  const std::string broken = scenario(bench);
+  CHECK(broken == "");
+  if (broken.empty()) CHECK(bench.CheckAllGone() == "");
+}
+
+void CheckHoldsBy(const std::string& defence, const Scenario& scenario,
+                  const std::string& broken_without) {
+  CheckHolds(scenario);
+  Bench twin(defence);
+  CHECK(scenario(twin) == broken_without);
+}
+
+}  // namespace ddprun::testing

@@ -1,0 +1,76 @@
+// What every test of a fault shares: the program under test, its job, and one ending.
+//
+// A scenario is a function that makes a fault and says what it saw: "" when all that ddprun
+// promises held, else a sentence on the first thing that did not. So the same scenario can be run
+// over a ddprun of which one defence is off, where it must not hold (CheckHoldsBy).
+#ifndef DDPRUN_TESTS_FAULTS_BENCH_H_
+#define DDPRUN_TESTS_FAULTS_BENCH_H_
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+
+namespace ddprun::testing {
+
+class Bench {
+ public:
+  using Node = std::unique_ptr<Subprocess>;
+
+  // `defence_off`: the name of a defence (disarm/defences.py) without which ddprun runs; empty:
+  // ddprun itself.
+  explicit Bench(std::string defence_off = "");
+  ~Bench();
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  // Starts `ddprun <options> toy_worker <steps>`, or `ddprun <arguments>`.
+  Node Run(std::vector<std::string> options, const std::vector<std::string>& steps,
+           Subprocess::Options how = {});
+  Node RunRaw(std::vector<std::string> arguments, Subprocess::Options how = {});
+  // Starts `<command> ddprun <arguments>`, where the command executes its last arguments.
+  Node RunUnder(std::vector<std::string> command, const std::vector<std::string>& arguments,
+                Subprocess::Options how = {});
+
+  // Whether it comes to hold. Where a defence is off nothing may ever come, and that is not waited
+  // for as long as on a loaded machine something may take.
+  bool Eventually(const std::function<bool()>& condition) const;
+  bool Ends(Subprocess& process, int exit_code) const;
+  bool Says(const Subprocess& process, const std::string& text, size_t times = 1) const;
+
+  // Counts the descriptors of a process that is to outlive the fault, once their number stays: an
+  // agent opens its control socket when its workers run already.
+  void NoteDescriptors(const Subprocess& process);
+  // The common ending: once all is well again no process has more descriptors than before. "" or
+  // what is wrong.
+  std::string CheckDescriptors() const;
+  // And when all has ended nothing is left of the job.
+  std::string CheckAllGone() const;
+
+  Job& job() { return job_; }
+
+ private:
+  const std::string defence_off_;
+  Job job_;
+  std::map<int, size_t> descriptors_;  // by pid
+};
+
+// How many descriptors a process has open.
+size_t CountDescriptors(int pid);
+size_t CountIn(const std::string& text, const std::string& part);
+
+using Scenario = std::function<std::string(Bench&)>;
+
+// Runs it over ddprun, where it must hold.
+void CheckHolds(const Scenario& scenario);
+// And once more over a ddprun without the defence, where it must end with that very sentence.
+void CheckHoldsBy(const std::string& defence, const Scenario& scenario,
+                  const std::string& broken_without);
+
+}  // namespace ddprun::testing
+
+#endif  // DDPRUN_TESTS_FAULTS_BENCH_H_

@@ -1,0 +1,158 @@
+// Connections that last longer than what they connect: links that flap, and peers that vanish
+// without a word.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/faults/bench.h"
+#include "tests/faults/wire.h"
+#include "tests/faults/wired.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+// Each flap lasts until it has swallowed some packets, far below the evict time of 60 s.
+std::string Flap(Bench& bench, Wire& wire, const std::function<void(bool)>& set_up) {
+  Job& job = bench.job();
+  Wired nodes(bench, wire);
+  nodes.Start({1, 2},
+              {"--max_restarts=1", "--rdzv_conf=keep_alive_interval=20,keep_alive_max_attempt=3"},
+              {"until:" + job.File("go")});
+  if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  const std::vector<int> pids = {nodes.PidOn(1), nodes.PidOn(2)};
+  const auto swallowed = [&] { return wire.counts().cut + wire.counts().lost; };
+  for (int times = 0; times < 3; ++times) {
+    const uint64_t before = swallowed();
+    set_up(false);
+    if (!bench.Eventually([&] { return swallowed() >= before + 3; })) return "nothing is swallowed";
+    const uint64_t carried = wire.counts().carried;
+    set_up(true);
+    if (!bench.Eventually([&] { return wire.counts().carried >= carried + 5; })) {
+      return "nothing is carried again:" + nodes.Describe();
+    }
+    if (std::vector<int>{nodes.PidOn(1), nodes.PidOn(2)} != pids) {
+      return "a flap stops workers:" + nodes.Describe();
+    }
+  }
+  if (nodes.Count("is lost") > 0) return "a flap is a loss:" + nodes.Describe();
+  // What happens afterwards is heard.
+  kill(pids[1], SIGKILL);
+  if (!nodes.AwaitWorkers(1)) return "no restart after the flaps:" + nodes.Describe();
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE("F25: a link that goes down and up again disturbs no worker") {
+  std::string why;
+  const auto wire = Wire::Make(2, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  SUBCASE("its interface") {
+    CheckHolds([&](Bench& bench) {
+      return Flap(bench, *wire, [&](bool is_up) { wire->SetLink(2, is_up); });
+    });
+  }
+  SUBCASE("the cable behind it") {
+    CheckHolds([&](Bench& bench) {
+      return Flap(bench, *wire, [&](bool is_up) { is_up ? wire->Heal(2) : wire->Cut(2); });
+    });
+  }
+}
+
+// The second machine loses its power, and another one takes its address: the coordinator holds a
+// connection of which nobody else knows.
+std::string Vanish(Bench& bench, Wire& wire) {
+  Job& job = bench.job();
+  Wired nodes(bench, wire);
+  nodes.Start({1, 2},
+              {"--max_restarts=1", "--rdzv_conf=keep_alive_interval=10,keep_alive_max_attempt=3"},
+              {"until:" + job.File("go")});
+  if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
+  bench.NoteDescriptors(nodes.node(0));
+  const int pid = nodes.PidOn(1);
+  wire.Cut(2);
+  const uint64_t cut = wire.counts().cut;
+  nodes.node(1).Signal(SIGKILL);
+  if (nodes.node(1).Wait() != 128 + SIGKILL ||
+      !bench.Eventually([&] { return wire.counts().cut > cut; })) {
+    return "the fault did not fire";
+  }
+  if (nodes.PidOn(1) != pid) return "its end is heard of:" + nodes.Describe();
+  wire.TakeAddress(3, 2);
+  nodes.StartOn(3);
+  if (!nodes.AwaitRunning({1}, 2) || !nodes.AwaitRunning({3}, 1)) {
+    return "the new machine gets no place:" + nodes.Describe();
+  }
+  // By the new machine's kernel, which knows of no such connection.
+  const std::string told =
+      "is lost: its connection closed, and it has not come back; stopping this node's workers";
+  if (CountIn(nodes.node(0).err(), told) != 1) {
+    return "the old machine is not named once:" + nodes.Describe();
+  }
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  if (bench.Ends(nodes.node(0), 0) && bench.Ends(nodes.node(2), 0)) return "";
+  return "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE(
+    "F26: a machine that vanishes without a word and comes back as a new one gets its place") {
+  std::string why;
+  const auto wire = Wire::Make(3, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  CheckHolds([&](Bench& bench) { return Vanish(bench, *wire); });
+}
+
+// The machine of a coordinator apart vanishes likewise, and with it all that it knew of the job.
+// Its nodes hold connections of which nobody else knows.
+std::string VanishCoordinator(Bench& bench, Wire& wire) {
+  Job& job = bench.job();
+  const std::string at = "--bind=" + wire.Address(1) + ":29400";
+  const Bench::Node first = bench.RunRaw({"coordinator", at}, {.netns = wire.Name(1)});
+  if (!bench.Says(*first, "listening on")) return "no coordinator:" + first->Describe();
+  Wired nodes(bench, wire);
+  nodes.Start({2, 3}, {"--max_restarts=1"}, {"until:" + job.File("go")});
+  if (!nodes.AwaitRunning({2, 3}, 1)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  const std::vector<int> pids = {nodes.PidOn(2), nodes.PidOn(3)};
+  wire.Cut(1);
+  const uint64_t cut = wire.counts().cut;
+  first->Signal(SIGKILL);
+  if (first->Wait() != 128 + SIGKILL ||
+      !bench.Eventually([&] { return wire.counts().cut > cut; })) {
+    return "the fault did not fire";
+  }
+  wire.TakeAddress(4, 1);
+  const Bench::Node second = bench.RunRaw({"coordinator", at}, {.netns = wire.Name(4)});
+  if (!bench.Says(nodes.node(0), "coordinator back") ||
+      !bench.Says(nodes.node(1), "coordinator back")) {
+    return "the new machine is not found:" + nodes.Describe();
+  }
+  if (std::vector<int>{nodes.PidOn(2), nodes.PidOn(3)} != pids) {
+    return "workers are stopped for a coordinator that vanished:" + nodes.Describe();
+  }
+  kill(pids[1], SIGKILL);
+  if (!nodes.AwaitWorkers(1)) return "no restart by the new machine:" + nodes.Describe();
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  if (!nodes.AllEndWith(0)) return "a node does not end with 0:" + nodes.Describe();
+  return bench.Ends(*second, 0) ? "" : "it does not end with 0:" + second->Describe();
+}
+
+TEST_CASE("F26: nodes find a coordinator whose machine vanished without a word at a new one") {
+  std::string why;
+  const auto wire = Wire::Make(4, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  CheckHolds([&](Bench& bench) { return VanishCoordinator(bench, *wire); });
+}
+
+}  // namespace
+}  // namespace ddprun::testing

@@ -1,0 +1,104 @@
+// Packets that are late, lost, doubled or swallowed between nodes.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "tests/faults/bench.h"
+#include "tests/faults/wire.h"
+#include "tests/faults/wired.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+// Two cables lie between two hosts: a share that both together lose.
+constexpr double OfBoth(double both) { return both / (2 - both / 2); }
+
+std::string LosePackets(Bench& bench, Wire& wire) {
+  Job& job = bench.job();
+  Cable bad{.loss = OfBoth(0.1),
+            .duplication = 0.05,
+            .delay = std::chrono::milliseconds(25),
+            .jitter = std::chrono::milliseconds(50)};
+  wire.SetAll(bad);
+  Wired nodes(bench, wire);
+  nodes.Start({1, 2, 3}, {"--max_restarts=3"}, {"until:" + job.File("go")});
+  if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  for (int restart = 1; restart <= 2; ++restart) {
+    kill(job.PidOfRank(restart), SIGKILL);
+    if (!nodes.AwaitWorkers(restart)) return "no restart:" + nodes.Describe();
+  }
+  if (nodes.Count("is lost") > 0) return "somebody is lost at 10 %:" + nodes.Describe();
+  bad.loss = OfBoth(0.3);
+  wire.SetAll(bad);
+  kill(job.PidOfRank(2), SIGKILL);
+  if (!nodes.AwaitWorkers(3)) return "no restart at 30 %:" + nodes.Describe();
+  const PacketCounts counts = wire.counts();
+  MESSAGE(counts.carried << " packets carried, " << counts.lost << " lost, " << counts.doubled
+                         << " doubled, " << counts.overtaken << " overtaken");
+  if (counts.lost == 0 || counts.doubled == 0 || counts.overtaken == 0) {
+    return "the fault did not fire";
+  }
+  wire.SetAll({});
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE(
+    "F24: a job forms and restarts while packets are lost, late, doubled "
+    "and overtaken") {
+  std::string why;
+  const auto wire = Wire::Make(3, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  CheckHolds([&](Bench& bench) { return LosePackets(bench, *wire); });
+}
+
+// Packets of more than 1400 bytes vanish on the way to and from the second
+// node, and nobody is told, as where a tunnel leaves less room than the hosts
+// believe. The second node's failure, with the last lines of its worker, is
+// more than one of them.
+std::string SwallowLarge(Bench& bench, Wire& wire) {
+  Job& job = bench.job();
+  Wired nodes(bench, wire);
+  const std::string much(3000, 'x');
+  nodes.Start({1, 2},
+              {"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=4", "--max_restarts=1"},
+              {"until:" + job.File("fail") + "@1#0", "err:" + much + "@1#0", "exit:7@1#0",
+               "until:" + job.File("go")});
+  if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  wire.Set(2, {.largest_packet = 1400});
+  Subprocess datagram(
+      {"/bin/bash", "-c", "head -c 1450 /dev/zero >/dev/udp/" + wire.Address(1) + "/9"},
+      {.netns = wire.Name(2)});
+  if (!bench.Eventually([&] { return wire.counts().too_large > 0; })) {
+    return "the fault did not fire" + datagram.Describe();
+  }
+  job.Touch("fail");
+  const auto is_judged = [&] { return nodes.Count("is lost") > 0 || job.HasFile("up1.1"); };
+  if (!bench.Eventually(is_judged) || nodes.Count("is lost") > 0) {
+    return "a failure that is not heard makes a lost node:" + nodes.Describe();
+  }
+  if (!nodes.AwaitWorkers(1)) return "no restart:" + nodes.Describe();
+  if (nodes.Count("rank 1 on node") < 2 || nodes.Count("failed: exit code 7") < 2) {
+    return "the failure is not named on both nodes:" + nodes.Describe();
+  }
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE("F30: a failure is heard where large packets vanish") {
+  std::string why;
+  const auto wire = Wire::Make(2, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  CheckHolds([&](Bench& bench) { return SwallowLarge(bench, *wire); });
+}
+
+}  // namespace
+}  // namespace ddprun::testing

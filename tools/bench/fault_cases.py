@@ -1,0 +1,234 @@
+"""Faults of a running job, beside torchrun: until the survivors' workers are told, and until all ranks run again."""
+
+import collections
+import math
+import os
+import random
+import signal
+import subprocess
+import time
+
+from harness import NO_TORCH, BenchError, Row, compile_program, torchrun, wait_until
+from launcher_cases import DDPRUN, ENV, free_port
+
+PER_NODE = 2
+LIMIT_S = 90
+PEER = "torchrun"
+# PyTorch 2.13's agents do not find the store of their workers in a round with a new agent where they
+# share one, so there is a second try without.
+PEER_OWN_STORE = "torchrun, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
+# The first node hosts the rendezvous, so that it is known who does.
+IS_HOST = ("is_host=1", "is_host=0")
+
+Mark = collections.namedtuple("Mark", "what rank world pid parent ns")
+# `victim`: the node that it hits. `worker_signal`: what one of its workers gets; None: its agent gets
+# SIGKILL. `is_replaced`: by a new agent at once. `turns`: for each run that is asked for. `peer_s`: what
+# the peer may take for it; it takes no part in further turns then.
+Fault = collections.namedtuple("Fault", "name nodes victim worker_signal is_replaced turns peer_s")
+FAULTS = [
+    Fault("worker SIGKILL, one node", "1", 0, signal.SIGKILL, False, 4, 60),
+    Fault("worker SIGKILL, two nodes", "2", 1, signal.SIGKILL, False, 4, 60),
+    Fault("worker exits with 41, two nodes", "2", 1, signal.SIGUSR1, False, 4, 60),
+    Fault("agent SIGKILL, a new one at once", "2", 1, None, True, 1, 240),
+    Fault("agent SIGKILL, no new one, `--nnodes=1:2`", "1:2", 1, None, False, 1, 60),
+    Fault("hosting agent SIGKILL, a new one at once", "2", 0, None, True, 1, 60),
+]
+
+
+class Job:
+    """The agents of a job of one or two nodes, and what their workers have marked. Ends all on exit."""
+
+    def __init__(self, scratch, launcher, nodes, env):
+        self.env = {**ENV, **env}
+        self.marks_path = os.path.join(scratch, f"marks.{time.monotonic_ns()}")
+        self.log = open(self.marks_path + ".log", "w", encoding="utf-8")
+        self.worker = compile_program(scratch, "process", "fault_worker")
+        self.launcher = [*launcher, f"--nnodes={nodes}", f"--nproc_per_node={PER_NODE}", "--max_restarts=100000",
+                         "--rdzv_id=bench", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_port()}"]
+        self.agents, self.newest = [], None
+        self.count = int(nodes[-1])
+
+    def __enter__(self):
+        for node in range(self.count):
+            self.agents.append(self.start(node))
+        try:
+            self.await_round(self.count, 0)
+        except BenchError:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self, node):
+        command = [*self.launcher, f"--rdzv_conf={IS_HOST[node]}"]
+        if PEER in os.path.basename(self.launcher[0]):
+            command.append("--no_python")
+        return subprocess.Popen([*command, self.worker, self.marks_path], stdin=subprocess.DEVNULL, stdout=self.log,
+                                stderr=self.log, env=self.env)
+
+    def marks(self):
+        if not os.path.exists(self.marks_path):
+            return []
+        with open(self.marks_path, encoding="utf-8") as marks:
+            fields = [line.split() for line in marks.read().split("\n")[:-1]]
+        return [Mark(what, *map(int, numbers)) for what, *numbers in fields]
+
+    def round_of(self, nodes, since_ns):
+        """The marks of a round of so many nodes that has begun since then and runs, or None."""
+        world = nodes * PER_NODE
+        marks = self.marks()
+        told = {mark.pid for mark in marks if mark.what == "told"}
+        up = {mark.rank: mark for mark in marks
+              if mark.what == "up" and mark.world == world and mark.ns > since_ns and mark.pid not in told}
+        return list(up.values()) if len(up) == world and all(is_alive(mark.pid) for mark in up.values()) else None
+
+    def await_round(self, nodes, since_ns):
+        def look():
+            for agent in self.agents:
+                if agent.poll() is not None:
+                    who = "the new agent" if agent is self.newest else "the agent that is left"
+                    raise BenchError(f"not survived: {who} ends with {agent.returncode} "
+                                     f"{(time.monotonic_ns() - since_ns) / 1e9:.1f} s later")
+            return self.round_of(nodes, since_ns)
+        return wait_until(look, f"a round of {nodes * PER_NODE} ranks", LIMIT_S)
+
+    def run_fault(self, fault):
+        """Makes it happen once; seconds until the survivors' workers were told, and until all ranks ran again."""
+        before = self.await_round(self.count, 0)
+        # Somewhere between two looks of a launcher that polls.
+        time.sleep(random.uniform(0.3, 0.5))
+        agent = self.agents[fault.victim]
+        hit = [mark for mark in before if mark.parent == agent.pid]
+        others = {mark.pid for mark in before} - ({hit[0].pid} if fault.nodes == "1" else {mark.pid for mark in hit})
+        since_ns = time.monotonic_ns()
+        if fault.worker_signal:
+            os.kill(hit[0].pid, fault.worker_signal)
+        else:
+            agent.kill()
+            agent.wait()
+            del self.agents[fault.victim]
+            if fault.is_replaced:
+                self.newest = self.start(fault.victim)
+                self.agents.insert(fault.victim, self.newest)
+        after = self.await_round(len(self.agents), since_ns)
+        told = [mark.ns for mark in self.marks() if mark.what == "told" and mark.pid in others]
+        if len(told) != len(others):
+            raise BenchError(f"{len(others)} workers survived and {len(told)} were told, see {self.log.name}")
+        left = [mark.pid for mark in hit if not fault.worker_signal and is_alive(mark.pid)]
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        if len(self.agents) < self.count:
+            self.agents.append(self.start(fault.victim))
+        return (max(told) - since_ns) / 1e9, (max(mark.ns for mark in after) - since_ns) / 1e9, len(left)
+
+    def __exit__(self, *_):
+        for agent in self.agents:
+            if agent.poll() is None:
+                agent.terminate()
+        for agent in self.agents:
+            try:
+                agent.wait(40)
+            except subprocess.TimeoutExpired:
+                agent.kill()
+                agent.wait()
+        for pid in {mark.pid for mark in self.marks()}:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.log.close()
+
+
+def is_alive(pid):
+    """Whether a worker of ours has that pid, which may be another's by now."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            name, state = stat.read().split("(", 1)[1].rsplit(") ", 1)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return name == "fault_worker" and state[0] != "Z"
+
+
+class Competitor:
+    """One launcher under one kind of fault, its job kept from turn to turn."""
+
+    def __init__(self, scratch, who, fault):
+        self.scratch, self.fault, self.job = scratch, fault, None
+        self.launcher = [DDPRUN] if who == "ddprun" else torchrun()
+        self.env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if who == PEER_OWN_STORE else {}
+        self.limit_s = math.inf if who == "ddprun" else fault.peer_s
+        self.told = Row(f"{fault.name}: told", who, "s")
+        self.again = Row(f"{fault.name}: all run again", who, "s")
+        self.left = 0
+        self.spent_s = 0.0
+        if not self.launcher:
+            self.fail(NO_TORCH)
+
+    def fail(self, why):
+        for row in (self.told, self.again):
+            row.error, row.values = why, []
+
+    def turn(self):
+        if self.told.error or self.spent_s > self.limit_s:
+            return
+        began = time.monotonic()
+        try:
+            if not self.job:
+                self.job = Job(self.scratch, self.launcher, self.fault.nodes, self.env).__enter__()
+            told_s, again_s, left = self.job.run_fault(self.fault)
+        except BenchError as error:
+            self.fail(str(error))
+        else:
+            self.told.values.append(told_s)
+            self.again.values.append(again_s)
+            self.left = max(self.left, left)
+        self.spent_s += time.monotonic() - began
+
+    def end(self):
+        if self.job:
+            self.job.__exit__()
+        if self.left:
+            self.again.note = f"{self.left} workers of the killed agent live on beside them"
+
+
+def faults_case(scratch, runs):
+    rows = []
+    for fault in FAULTS:
+        whos = ["ddprun", PEER] + ([PEER_OWN_STORE] if fault.is_replaced and fault.victim != 0 else [])
+        competitors = [Competitor(scratch, who, fault) for who in whos]
+        try:
+            for _ in range(runs * fault.turns):
+                for competitor in competitors:
+                    competitor.turn()
+        finally:
+            for competitor in competitors:
+                competitor.end()
+                rows += [competitor.told, competitor.again]
+    return rows
+
+
+def shown(seconds):
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"
+
+
+def cell(row):
+    """Median and p99; with fewer than a hundred values the largest stands for that."""
+    values = sorted(row.values)
+    return f"{shown(row.median)} ({shown(values[(len(values) * 99 - 1) // 100])})" if values else "-"
+
+
+def cells(told, again):
+    return ["0", told.error, "-"] if told.error else [str(len(told.values)), cell(told), cell(again)]
+
+
+def markdown(rows):
+    """The table of docs/reliability.md."""
+    by_fault = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in rows:
+        by_fault[row.task.rsplit(": ", 1)[0]][row.who].append(row)
+    lines = ["| fault | n | told | all run again | torchrun: n | told | all run again |", "|---|---|---|---|---|---|---|"]
+    for fault, pairs in by_fault.items():
+        for who, pair in list(pairs.items())[1:]:
+            name = fault if who == PEER else f"likewise; {who}"
+            ours = cells(*pairs["ddprun"]) if who == PEER else ["", "", ""]
+            lines.append(f"| {name} | {' | '.join(ours + cells(*pair))} |")
+    return "\n".join(lines)
