@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 
-from processes import kill, marked, until
+from processes import cgroups_of, kill, marked, populated, until
 
 SHORT_S = 2.5  # far below the time after which a silent node is evicted
 LONG_S = 9.0  # far above
@@ -126,6 +126,8 @@ def kill_agent_and_guardian(job):
     until(lambda: not set(workers) & set(marked(node.agent.mark)), 5)
     alive = set(workers) & set(marked(node.agent.mark))
     node.agent.left(0)  # ends the helpers
+    # The next agent removes the cgroup, where nobody is on his last way out of it.
+    until(lambda: not populated(cgroups_of([node.agent.pid])), 5)
     node.start()
     return f"workers {sorted(alive)} outlived agent and guardian" if alive else None
 

@@ -166,6 +166,11 @@ def cgroups_of(pids):
     return found
 
 
+def populated(cgroups):
+    """Those of these directories in or below which a process lives."""
+    return [path for path in cgroups if "populated 1\n" in _lines(os.path.join(path, "cgroup.events"))]
+
+
 def _lines(path):
     try:
         with open(path, encoding="utf-8") as file:

@@ -30,28 +30,31 @@ namespace {
 using namespace std::chrono_literals;
 using namespace ddprun::testing;
 
-// Moves this process into a cgroup below its own that was killed once, when nobody was in it.
-class KilledCgroup {
+void Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  CHECK_MESSAGE(file.good(), path);
+}
+
+// Moves this process into a new cgroup below its own. Jobs that run beside this test, and remove
+// what is abandoned beside their own cgroups, do not look there.
+class CgroupApart {
  public:
-  KilledCgroup() : before_(CgroupOf(getpid())), path_(before_ + "/killed-" + NewJobMark()) {
+  CgroupApart() : before_(CgroupOf(getpid())), path_(before_ + "/apart-" + NewJobMark()) {
     REQUIRE(mkdir(path_.c_str(), 0755) == 0);
-    Write(path_ + "/cgroup.kill", "1");
-    Write(path_ + "/cgroup.procs", std::to_string(getpid()));
   }
-  ~KilledCgroup() {
+  ~CgroupApart() {
     Write(before_ + "/cgroup.procs", std::to_string(getpid()));
     CHECK(WaitUntil([this] { return rmdir(path_.c_str()) == 0; }));
   }
-  KilledCgroup(const KilledCgroup&) = delete;
-  KilledCgroup& operator=(const KilledCgroup&) = delete;
+  CgroupApart(const CgroupApart&) = delete;
+  CgroupApart& operator=(const CgroupApart&) = delete;
+
+  // While nobody is in it.
+  void Kill() const { Write(path_ + "/cgroup.kill", "1"); }
+  void Enter() const { Write(path_ + "/cgroup.procs", std::to_string(getpid())); }
 
  private:
-  static void Write(const std::string& path, const std::string& text) {
-    std::ofstream file(path);
-    file << text << std::flush;
-    REQUIRE_MESSAGE(file.good(), path);
-  }
-
   const std::string before_;
   const std::string path_;
 };
@@ -128,6 +131,8 @@ TEST_CASE("job_cgroup: it is named after the job and removed with what workers m
 
 TEST_CASE("job_cgroup: what killed jobs left is removed, a living owner's is kept") {
   if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
+  const CgroupApart apart;
+  apart.Enter();
   const auto cgroup = JobCgroup::Make(NewJobMark());
   const auto of_other_job = JobCgroup::Make(NewJobMark());  // empty, and its owner lives
   REQUIRE(cgroup != nullptr);
@@ -195,7 +200,9 @@ TEST_CASE("job_cgroup: an exec that fails in it is reported as ever") {
 
 TEST_CASE("job_cgroup: workers live also where the agent's own cgroup was killed before") {
   if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
-  const KilledCgroup killed;
+  const CgroupApart killed;
+  killed.Kill();
+  killed.Enter();
   const auto cgroup = JobCgroup::Make(NewJobMark());
   CapturePipe output;
   const SpawnResult worker =
