@@ -8,7 +8,7 @@
 namespace ddp::internal {
 namespace {
 
-// Passes whose times are awaited: more are not on their way to the device. And graphs of a program.
+// Passes whose times are awaited, and graphs of a program.
 constexpr size_t kMaxEnded = 8;
 
 // All works of the pass are done when those from this one on are.
@@ -69,8 +69,12 @@ void PassTimes::Set(const PassRecord& record) {
 }
 
 void PassTimes::Add(Ended pass) {
+  Read();  // once for each pass: it asks the driver
+  // A host may always be further ahead of its device than that: the oldest ones are the next whose
+  // times are known. The destructor waits for the newest one, which stands for those before it;
+  // what hooks do has no order, so that of them the last few are kept.
+  if (ended_.size() == kMaxEnded) pass.has_hook ? ended_.pop_front() : ended_.pop_back();
   ended_.push_back(std::move(pass));
-  Read();
 }
 
 void PassTimes::AddCaptured(Ended pass) {
@@ -84,18 +88,16 @@ const PassRecord& PassTimes::Latest() {
   return record_;
 }
 
-// Without a wait: what is not known yet is read later. The oldest of too many is dropped unread.
+// Without a wait: what is not known yet is read later.
 void PassTimes::Read() {
-  while (!ended_.empty()) {
+  while (!ended_.empty() && IsDone(ended_.front())) {
     Ended& oldest = ended_.front();
-    const bool is_done = IsDone(oldest);
-    if (!is_done && ended_.size() <= kMaxEnded) break;
-    for (size_t i = 0; is_done && i < oldest.works.size(); ++i) {
+    for (size_t i = 0; i < oldest.works.size(); ++i) {
       if (oldest.works[i] != nullptr) oldest.record.buckets[i] = TimesOf(*oldest.works[i]);
     }
-    if (is_done) record_ = std::move(oldest.record);
+    record_ = std::move(oldest.record);
     ended_.pop_front();
-    if (is_done) Tell(record_, /*is_on_gpu=*/true);
+    Tell(record_, /*is_on_gpu=*/true);
   }
   for (const Ended& pass : captured_) ReadReplay(pass);
 }

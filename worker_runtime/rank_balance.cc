@@ -24,7 +24,7 @@ using std::chrono::nanoseconds;
 // What a rank tells the others. It travels as int64.
 struct Word {
   double step_ms = 0;
-  double exposed_ms = 0;
+  double exposed_ms = 0;  // -1: not known
   double step_wait_ms = -1;
   double communication_wait_ms = -1;
   double cores_used = 0;  // CPU time by wall time
@@ -106,7 +106,8 @@ void RankBalance::End() {
 }
 
 absl::StatusOr<std::vector<RankSteps>> RankBalance::Gather(const StepMetrics& metrics) {
-  Word mine{.step_ms = metrics.step_ms(), .exposed_ms = metrics.exposed_ms()};
+  Word mine{.step_ms = metrics.step_ms(),
+            .exposed_ms = metrics.knows_communication() ? metrics.exposed_ms() : -1};
   if (sums_.knows_waits && metrics.steps() > 0) {
     const double steps = static_cast<double>(metrics.steps());
     mine.step_wait_ms = Milliseconds(sums_.step_wait) / steps;
@@ -129,10 +130,13 @@ absl::StatusOr<std::vector<RankSteps>> RankBalance::Gather(const StepMetrics& me
   const absl::Status status =
       communicator.AllGather(&mine, words.data(), kWordFields, DType::kInt64)->Wait();
   if (!status.ok()) return status;
+  // A rank that does not know its own yet would seem to compute all the time.
+  const bool is_known = std::all_of(words.begin(), words.end(),
+                                    [](const Word& word) { return word.exposed_ms >= 0; });
   std::vector<RankSteps> ranks;
   for (const Word& word : words) {
     ranks.push_back({.step_ms = word.step_ms,
-                     .exposed_ms = word.exposed_ms,
+                     .exposed_ms = is_known ? word.exposed_ms : 0,
                      .step_wait_ms = word.step_wait_ms,
                      .communication_wait_ms = word.communication_wait_ms,
                      .gpu_utilisation = word.gpu_utilisation});

@@ -17,7 +17,7 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// Steps whose times are awaited: a host is hardly further ahead of its GPU.
+// Steps whose times are awaited. Of a host that is further ahead of its GPU some do not count.
 constexpr size_t kMaxEnded = 64;
 
 // One of this process tells the launcher.
@@ -61,9 +61,8 @@ void StepMetrics::EndStep(int64_t samples, const ReductionTimes& reduction) {
              .samples = samples,
              .reduction = reduction};
   if (step.begin == nullptr || step.end == nullptr) return;
-  ended_.push_back(std::move(step));
-  if (ended_.size() > kMaxEnded) ended_.pop_front();
   Collect();
+  if (ended_.size() < kMaxEnded) ended_.push_back(std::move(step));
 }
 
 void StepMetrics::Collect() {
@@ -81,6 +80,9 @@ void StepMetrics::Add(int64_t samples, nanoseconds step, const ReductionTimes& r
   ++sums_.steps;
   sums_.samples += samples;
   sums_.time += step;
+  if (knows_communication() || reduction.communication_end != Clock::time_point()) {
+    sums_.measured_time += step;
+  }
   sums_.communication += reduction.communication;
   sums_.exposed += reduction.Exposed();
   if (counters_ == nullptr) return;
@@ -100,23 +102,30 @@ double StepMetrics::samples_per_second() const {
          static_cast<double>(sums_.time.count());
 }
 
-double StepMetrics::MeanMs(nanoseconds total) const {
-  return sums_.steps == 0
-             ? 0
-             : static_cast<double>(total.count()) / 1e6 / static_cast<double>(sums_.steps);
+double StepMetrics::ShareOf(nanoseconds part) const {
+  if (sums_.measured_time <= nanoseconds(0)) return 0;
+  return static_cast<double>(part.count()) / static_cast<double>(sums_.measured_time.count());
 }
 
-double StepMetrics::step_ms() const { return MeanMs(sums_.time); }
-double StepMetrics::communication_ms() const { return MeanMs(sums_.communication); }
-double StepMetrics::exposed_ms() const { return MeanMs(sums_.exposed); }
+double StepMetrics::step_ms() const {
+  return sums_.steps == 0
+             ? 0
+             : static_cast<double>(sums_.time.count()) / 1e6 / static_cast<double>(sums_.steps);
+}
+
+// Steps that are not measured are taken to be like the others.
+double StepMetrics::communication_ms() const { return ShareOf(sums_.communication) * step_ms(); }
+double StepMetrics::exposed_ms() const { return ShareOf(sums_.exposed) * step_ms(); }
 
 double StepMetrics::exposed_communication_share() const {
-  if (sums_.time <= nanoseconds(0)) return 0;
-  return std::min(
-      1.0, static_cast<double>(sums_.exposed.count()) / static_cast<double>(sums_.time.count()));
+  return std::min(1.0, ShareOf(sums_.exposed));
 }
 
 std::string StepMetrics::Summary() const {
+  if (sums_.steps > 0 && world_size_ > 1 && !knows_communication()) {
+    return absl::StrFormat("%.0f samples/s, step %s, communication not measured",
+                           samples_per_second(), internal::MillisecondsText(step_ms()));
+  }
   return absl::StrFormat(
       "%.0f samples/s, step %s, communication %s, exposed %s (%.1f %%)", samples_per_second(),
       internal::MillisecondsText(step_ms()), internal::MillisecondsText(communication_ms()),

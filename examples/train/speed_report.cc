@@ -33,16 +33,21 @@ std::string UtilisationText(std::span<const ddp::RankSteps> ranks) {
 
 std::string SpeedText(const ddp::StepMetrics& metrics, std::span<const ddp::RankSteps> ranks) {
   const std::string slow = ddp::SlowRankText(ranks);
-  return absl::StrFormat("%.0f samples/s, exposed communication %.1f %%, %s%s%s",
-                         metrics.samples_per_second(), 100 * metrics.exposed_communication_share(),
-                         UtilisationText(ranks), slow.empty() ? "" : "; ", slow);
+  const std::string exposed =
+      metrics.knows_communication()
+          ? absl::StrFormat("%.1f %%", 100 * metrics.exposed_communication_share())
+          : "not measured";
+  return absl::StrFormat("%.0f samples/s, exposed communication %s, %s%s%s",
+                         metrics.samples_per_second(), exposed, UtilisationText(ranks),
+                         slow.empty() ? "" : "; ", slow);
 }
 
 void SummariseSpeed(const ddp::StepMetrics& metrics, std::span<const ddp::RankSteps> ranks,
                     Summary& summary) {
   summary.samples_per_second = metrics.samples_per_second();
   summary.step_ms = metrics.step_ms();
-  summary.exposed_communication_share = metrics.exposed_communication_share();
+  summary.exposed_communication_share =
+      metrics.knows_communication() ? metrics.exposed_communication_share() : -1;
   summary.cpu_utilisation = MeanCpuUtilisation(ranks);
   summary.gpu_utilisation = MeanGpuUtilisation(ranks);
   summary.slow_ranks = ddp::SlowRanks(ranks);

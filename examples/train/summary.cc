@@ -42,6 +42,9 @@ absl::Status CannotWrite(const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
 }
 
+// Negative: not known.
+std::string OrNull(double value) { return value < 0 ? "null" : absl::StrFormat("%.6g", value); }
+
 }  // namespace
 
 std::string ToJson(const Summary& summary) {
@@ -53,16 +56,15 @@ std::string ToJson(const Summary& summary) {
   return absl::StrFormat(
       "{\n  \"world_size\": %d,\n  \"backend\": %s,\n  \"epochs\": [%s],\n  \"steps\": %d,\n"
       "  \"start_step\": %d,\n  \"restart_count\": %d,\n  \"samples_per_second\": %.6g,\n"
-      "  \"step_ms\": %.6g,\n  \"exposed_communication_share\": %.6g,\n"
+      "  \"step_ms\": %.6g,\n  \"exposed_communication_share\": %s,\n"
       "  \"cpu_utilisation\": %.6g,\n  \"gpu_utilisation\": %s,\n  \"slow_ranks\": [%s],\n  "
       "\"checkpoint\": %s,\n"
       "  \"parameters_checksum\": %s,\n  \"record\": %s}\n",
       summary.world_size, Quoted(summary.backend), epochs, summary.steps, summary.start_step,
       summary.restart_count, summary.samples_per_second, summary.step_ms,
-      summary.exposed_communication_share, summary.cpu_utilisation,
-      summary.gpu_utilisation < 0 ? "null" : absl::StrFormat("%.6g", summary.gpu_utilisation),
-      absl::StrJoin(summary.slow_ranks, ", "), Quoted(summary.checkpoint),
-      Quoted(summary.parameters_checksum), ddp::ToJson(summary.record));
+      OrNull(summary.exposed_communication_share), summary.cpu_utilisation,
+      OrNull(summary.gpu_utilisation), absl::StrJoin(summary.slow_ranks, ", "),
+      Quoted(summary.checkpoint), Quoted(summary.parameters_checksum), ddp::ToJson(summary.record));
 }
 
 absl::Status WriteSummary(const Summary& summary, const std::string& path) {

@@ -27,8 +27,8 @@ struct Summary {
   int restart_count = 0;
   double samples_per_second = 0;
   double step_ms = 0;
-  double exposed_communication_share = 0;
-  double cpu_utilisation = 0;   // mean over ranks of what each used of its share, 0 to 1
+  double exposed_communication_share = 0;  // -1: not measured
+  double cpu_utilisation = 0;              // mean over ranks of what each used of its share, 0 to 1
   double gpu_utilisation = -1;  // mean over ranks of when the GPU ran a kernel; below 0: unknown
   std::vector<int> slow_ranks;  // for which the others waited
   std::string checkpoint;       // empty without one

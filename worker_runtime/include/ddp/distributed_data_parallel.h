@@ -279,7 +279,8 @@ class DistributedDataParallel {
   absl::StatusOr<size_t> CountNonFinite(std::optional<Stream> stream = std::nullopt);
 
   // Times of the last pass that Finish() ended (CPU), or of the last whose times the device has
-  // told by now, as a rule the one before; replays of a StepGraph are such passes, too (CUDA).
+  // told by now, as a rule the one before; replays of a StepGraph are such passes, too (CUDA). Of a
+  // host that is more than 8 passes ahead some are never told.
   ReductionTimes last_reduction() const;
   // The same pass bucket by bucket, in the order of their reductions. Empty before the first.
   std::vector<BucketTimes> last_buckets() const;

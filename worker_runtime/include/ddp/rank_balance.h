@@ -17,7 +17,9 @@ namespace ddp {
 // One rank's steps: means.
 struct RankSteps {
   double step_ms = 0;
-  double exposed_ms = 0;  // communication that backward did not hide, waiting for others included
+  // Communication that backward did not hide, waiting for others included; 0 where not all ranks
+  // know theirs (StepMetrics::knows_communication).
+  double exposed_ms = 0;
   // How long a thread was ready to run and had no core: that which makes the steps, and all others
   // of the process together, of which the communicator's is one. Below 0: the kernel does not tell
   // (/proc/self/task/*/schedstat).

@@ -33,7 +33,8 @@ struct ReductionTimes {
 //
 // On a GPU calls return long before their work is done, so a step lasts from what BeginStep() to
 // what EndStep() finds on the stream, by events. It counts once the device has told: as a rule when
-// the next step ends, and the host never waits for it.
+// the next step ends, and the host never waits for it. Of a host that is more than 64 steps ahead
+// some never count.
 //
 // The launcher is told of every step that counts, and of what was exposed, as if by ReportStep()
 // (ddp/progress.h) with numbers from 1 on. Of several StepMetrics one tells: the first that is
@@ -74,19 +75,25 @@ class StepMetrics {
   // 0 while there is no step. The first is over all ranks.
   double samples_per_second() const;
   double step_ms() const;
+  // On a GPU false until a step ends with a known reduction: the host is ahead of it.
+  bool knows_communication() const {
+    return timer_ == nullptr || sums_.measured_time > std::chrono::nanoseconds(0);
+  }
+  // By the share that it has of the steps from that one on; 0 before it.
   double communication_ms() const;
   double exposed_ms() const;
-  // Exposed communication as a share of the steps, 0 to 1.
+  // Exposed communication as a share of the same steps, 0 to 1.
   double exposed_communication_share() const;
 
-  // "5120 samples/s, step 25.00 ms, communication 3.10 ms, exposed <0.01 ms (0.0 %)"
+  // "5120 samples/s, step 25.00 ms, communication 3.10 ms, exposed <0.01 ms (0.0 %)". Of
+  // several ranks whose communication is not known: "..., communication not measured".
   std::string Summary() const;
   // One sentence when the exposed share is above kExposedShareWarning, otherwise empty. `hosts`: on
   // which the ranks run (RankSteps::hosts); only between several does a network carry gradients.
   std::string Warning(int hosts) const;
 
  private:
-  double MeanMs(std::chrono::nanoseconds total) const;
+  double ShareOf(std::chrono::nanoseconds part) const;
 
   internal::Counters* const counters_;  // null: the launcher is not told, or not by this one
   int64_t told_steps_ = 0;
@@ -99,6 +106,7 @@ class StepMetrics {
     int64_t steps = 0;
     int64_t samples = 0;  // of this rank
     std::chrono::nanoseconds time{0};
+    std::chrono::nanoseconds measured_time{0};  // of steps from the first known reduction on
     std::chrono::nanoseconds communication{0};
     std::chrono::nanoseconds exposed{0};
   };

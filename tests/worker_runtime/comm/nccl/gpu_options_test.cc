@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/step_metrics.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/support/expect.h"
@@ -188,6 +189,53 @@ TEST_CASE("gpu options: rebuilt buckets are rank 0's order of arrival, and nothi
           EXPECT(model.Gradient(0) == before);
           return 0;
         }) == "0 0");
+}
+
+// The host is always more passes ahead of its device than times are kept of.
+int StayFarAhead(int rank) {
+  const auto group = GpuGroup();
+  {
+    Model model(group->communicator());
+    EXPECT(model.ddp.Finalize().ok());
+    ddp::StepMetrics metrics(group->communicator(), model.stream);
+    const auto train = [&](int steps) {
+      absl::Status status;
+      for (int step = 0; step < steps; ++step) {
+        metrics.BeginStep();
+        status.Update(model.ddp.ZeroGrad());
+        status.Update(model.Pass(rank, {3, 2, 1, 0}));
+        metrics.EndStep(1, model.ddp.last_reduction());
+      }
+      return status.ok();
+    };
+    const auto is_known = [&model] {
+      return model.ddp.last_reduction().communication_end.time_since_epoch().count() > 0;
+    };
+    const int first = HoldStream(model.stream);
+    EXPECT(train(4));
+    const int second = HoldStream(model.stream);
+    EXPECT(train(80));
+    EXPECT(!is_known());
+    ReleaseStream(first);
+    const TimePoint deadline = SteadyNow() + std::chrono::seconds(20);
+    while ((!is_known() || metrics.steps() == 0) && SteadyNow() < deadline) metrics.Collect();
+    EXPECT(is_known());
+    EXPECT(!metrics.knows_communication());
+    EXPECT(metrics.Summary().ends_with(", communication not measured"));
+    ReleaseStream(second);
+    EXPECT(train(1));
+    EXPECT(model.Holds(1));
+    metrics.Collect();
+    EXPECT(metrics.steps() == 65);  // of 85: no more are awaited at once
+    EXPECT(metrics.knows_communication());
+    EXPECT(metrics.exposed_ms() > 0);
+  }
+  EXPECT(group->Shutdown().ok());
+  return 0;
+}
+
+TEST_CASE("gpu options: the times of a pass are told however far the host is ahead") {
+  CHECK(RunOnDouble(2, DoubleEnv(), StayFarAhead) == "0 0");
 }
 
 }  // namespace
