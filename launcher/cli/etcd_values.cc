@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_values.h"
@@ -18,6 +19,10 @@ namespace {
 using absl::InvalidArgumentError;
 
 constexpr uint16_t kEtcdPort = 2379;
+constexpr char kPasswordPlace[] =
+    "the password in it is not used, as others can read command lines and logs: "
+    "DDPRUN_ETCD_PASSWORD "
+    "is for it";
 // A cluster of etcd has three to seven.
 constexpr size_t kMaxMembers = 64;
 
@@ -42,9 +47,22 @@ absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text) 
   return InvalidArgumentError(absl::StrCat("expected at most ", kMaxMembers, " members of etcd"));
 }
 
+std::string WithoutPasswords(const std::string& text) {
+  std::vector<std::string> parts = absl::StrSplit(text, ',');
+  for (std::string& part : parts) {
+    const bool is_user = absl::StrContains(part, "user=");
+    const size_t at = is_user                                ? part.find(':')
+                      : absl::StrContains(part, "password=") ? part.find('=')
+                                                             : std::string::npos;
+    if (at != std::string::npos) part = part.substr(0, at + 1) + "...";
+  }
+  return absl::StrJoin(parts, ",");
+}
+
 absl::StatusOr<rendezvous::EtcdOptions> ReadEtcdConf(OptionReader& read,
                                                      std::vector<std::string>& known,
-                                                     std::vector<std::string>& given) {
+                                                     std::vector<std::string>& given,
+                                                     std::vector<std::string>& warnings) {
   rendezvous::EtcdOptions etcd;
   const auto text = [&](const char* key, std::string& target) {
     known.emplace_back(key);
@@ -57,6 +75,12 @@ absl::StatusOr<rendezvous::EtcdOptions> ReadEtcdConf(OptionReader& read,
   text("cert", etcd.certificate_file);
   text("key", etcd.key_file);
   text("user", etcd.user);
+  // etcdctl takes "user:password".
+  const size_t colon = etcd.user.find(':');
+  const bool is_key = read.Find("password") != nullptr;
+  if (colon != std::string::npos || is_key) warnings.emplace_back(kPasswordPlace);
+  if (colon != std::string::npos) etcd.user.resize(colon);
+  if (is_key) known.emplace_back("password");
   text("etcd_prefix", etcd.prefix);
   if (protocol != "http" && protocol != "https") {
     return InvalidArgumentError(absl::StrCat("protocol='", protocol, "': expected http or https"));

@@ -385,7 +385,8 @@ bool OptionReader::Flag(const std::string& name) {
 }
 
 void OptionReader::Refuse(const GivenValue& given, absl::string_view accepted) {
-  Fail(InvalidArgumentError(absl::StrCat(given.source, " ", Quoted(given.text), ": ", accepted)));
+  Fail(InvalidArgumentError(
+      absl::StrCat(given.source, " ", Quoted(WithoutPasswords(given.text)), ": ", accepted)));
 }
 
 }  // namespace ddprun::launcher

@@ -115,11 +115,15 @@ class OptionReader {
 // --token_file, --tls_cert, --tls_key, --tls_ca.
 TrustFiles ReadTrustFiles(OptionReader& read);
 
+// `text` with "..." for a password in it: "user=a:...,password=...". For messages.
+std::string WithoutPasswords(const std::string& text);
+
 // Of --rdzv_conf: what concerns etcd, without its members and the password. Adds the keys that it
-// knows, and those that were given.
+// knows to `known`, those that were given to `given`, and to `warnings` what is wrong with them.
 absl::StatusOr<rendezvous::EtcdOptions> ReadEtcdConf(OptionReader& read,
                                                      std::vector<std::string>& known,
-                                                     std::vector<std::string>& given);
+                                                     std::vector<std::string>& given,
+                                                     std::vector<std::string>& warnings);
 
 // --hang_timeout, --on_hang, --dashboard, --metrics, --event_file.
 void ReadWatchOptions(OptionReader& read, LaunchConfig& config);

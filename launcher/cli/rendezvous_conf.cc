@@ -104,7 +104,8 @@ absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
   });
   read("rank", unused_rank,
        [](const std::string& number) { return ParseNumber(number, 0, 1000000); });
-  absl::StatusOr<rendezvous::EtcdOptions> etcd = ReadEtcdConf(reader, known, options.etcd_keys);
+  absl::StatusOr<rendezvous::EtcdOptions> etcd =
+      ReadEtcdConf(reader, known, options.etcd_keys, warnings);
   if (!reader.status().ok()) return reader.status();
   if (!etcd.ok()) return etcd.status();
   options.etcd = *std::move(etcd);

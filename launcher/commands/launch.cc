@@ -33,6 +33,7 @@
 #include "launcher/process/session_table.h"
 #include "launcher/report/whole_file.h"
 #include "rendezvous/base/allowed_cpus.h"
+#include "rendezvous/base/plain_text.h"
 #include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
@@ -168,6 +169,16 @@ UniqueFd ListenForWatchers(const char* option, const std::optional<Endpoint>& pl
   return {};
 }
 
+// Who may read it may be this job to etcd; that is for etcd's owner to judge.
+void WarnOfOpenKey(LaunchConfig& config) {
+  const std::string& key = config.rendezvous_options.etcd.key_file;
+  if (config.rendezvous != RendezvousKind::kEtcd || key.empty()) return;
+  const absl::Status status = CheckKeyFile(key);
+  if (status.ok()) return;
+  config.warnings.push_back(absl::StrCat(config.SourceOf("rdzv_conf"), " key=", EscapeControl(key),
+                                         ": ", status.message()));
+}
+
 // The folder has a random part.
 void SayPlaceOfLogs(const LaunchConfig& config, LogRouter& logs) {
   const std::string folder = logs.run_folder();
@@ -227,6 +238,7 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
           kExitMachine);
     }
   }
+  WarnOfOpenKey(config);
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
   const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config, *identity != nullptr);

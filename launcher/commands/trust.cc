@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/terminal.h"
@@ -108,15 +109,6 @@ absl::StatusOr<std::string> ReadAll(int fd, bool is_pipe) {
   return text;
 }
 
-// Who may read the key may be this node.
-absl::Status CheckKey(const std::string& name) {
-  const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.is_open()) return absl::OkStatus();  // OpenSSL says why
-  const absl::Status status = CheckOwner(fd.get());
-  if (status.ok()) return status;
-  return Bad(absl::StrCat("--tls_key ", EscapeControl(name), ": ", status.message()));
-}
-
 // Someone may have written the token itself where its file's name belongs.
 bool LooksLikeToken(const std::string& name) {
   const bool is_path = name.starts_with('/') || name.starts_with("./") || name.starts_with("../");
@@ -124,6 +116,11 @@ bool LooksLikeToken(const std::string& name) {
 }
 
 }  // namespace
+
+absl::Status CheckKeyFile(const std::string& name) {
+  const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  return fd.is_open() ? CheckOwner(fd.get()) : absl::OkStatus();
+}
 
 absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source) {
   const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -153,10 +150,19 @@ std::string NewToken() {
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token) {
   if (!files.cert.empty()) {
-    if (absl::Status status = CheckKey(files.key); !status.ok()) return status;
+    // Who may read the key may be this node.
+    if (absl::Status status = CheckKeyFile(files.key); !status.ok()) {
+      return Bad(absl::StrCat("--tls_key ", EscapeControl(files.key), ": ", status.message()));
+    }
     auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
-    return Bad(absl::StrCat("own certificates: ", identity.status().message()));
+    const std::string why(identity.status().message());
+    for (const auto& [option, file] :
+         {std::pair("--tls_cert ", &files.cert), std::pair("--tls_key ", &files.key),
+          std::pair("--tls_ca ", &files.ca)}) {
+      if (why.starts_with(EscapeControl(*file) + ": ")) return Bad(option + why);
+    }
+    return Bad("own certificates: " + why);
   }
   if (!files.token.empty()) {
     absl::StatusOr<std::string> read = ReadTokenFile(files.token, files.token_source);

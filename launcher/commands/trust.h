@@ -18,6 +18,10 @@ namespace ddprun::launcher {
 absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token);
 
+// Why others than this user and root may read the file, or know what is in it. Ok, too, where it
+// cannot be opened: whoever reads it says why.
+absl::Status CheckKeyFile(const std::string& name);
+
 // 64 hexadecimal digits, drawn by the kernel.
 std::string NewToken();
 // The token in the file. No error quotes it; `source` is what they call the option.

@@ -1,5 +1,6 @@
 // --rdzv_backend=etcd: what etcd asks for and refuses, and what is not etcd.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <string>
 #include <vector>
@@ -140,6 +141,16 @@ TEST_CASE("etcd: where it asks for a certificate of ours a job shows one, and is
   job.AwaitWorkers(0, 1);
   job.Finish();
   job.CheckAllEndWith(0);
+  const std::string warning =
+      "warning: --rdzv_conf key=" + key + ": its mode is 644, so others may ";
+  CHECK(job.Count(0, warning) == 1);
+  REQUIRE(chmod(key.c_str(), 0600) == 0);
+  EtcdJob kept(etcd, "kept");
+  kept.StartNode("1", {tls + ",cert=" + cert + ",key=" + key});
+  kept.AwaitWorkers(0, 1);
+  kept.Finish();
+  kept.CheckAllEndWith(0);
+  CHECK(kept.Count(0, "its mode is") == 0);
   EtcdJob bare(etcd, "bare");
   ExpectRefused(bare, {tls}, "it ended TLS when it saw this node's certificate, or none");
 }

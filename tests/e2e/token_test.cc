@@ -292,7 +292,7 @@ TEST_CASE("token: own certificates stand in its place") {
   const Node apart = nodes->Run(2, steps, apart_files);
   CHECK_MESSAGE(apart->Wait() == 122, apart->Describe());
   CHECK_MESSAGE(
-      Holds(apart->err(), "own certificates: " + nodes->job.File("e.cert") + ": no authority in " +
+      Holds(apart->err(), "--tls_cert " + nodes->job.File("e.cert") + ": no authority in " +
                               nodes->job.File("f.ca") + " has signed it"),
       apart->Describe());
   const Node b = nodes->Run(2, steps, OwnCertificate(nodes->job, "b", authority));

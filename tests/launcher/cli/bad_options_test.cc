@@ -99,6 +99,10 @@ std::vector<BadRow> BadEtcdRows() {
       {{"--rdzv_conf=protocol=ftp", "p"}, "'protocol=ftp'", "http or https"},
       {{"--rdzv_conf=cacert=/ca", "p"}, "'cacert=/ca'", "protocol=https"},
       {{"--rdzv_conf=protocol=https,cert=/c", "p"}, "'protocol=https,cert=/c'", "cert and key"},
+      {{"--rdzv_conf=user=u:geheim,password=geheim,timeout=x", "p"}, "timeout 'x'", "seconds"},
+      {{"--rdzv_conf=user=u:geheim,password=geheim,cacert=/c", "p"},
+       "'user=u:...,password=...,cacert=/c'",
+       "protocol=https"},
       {{"--rdzv_conf=etcd_prefix=/", "p"}, "'etcd_prefix=/'", "/ddprun"},
   };
 }

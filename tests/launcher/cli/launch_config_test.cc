@@ -169,6 +169,19 @@ TEST_CASE("launch config: what is for etcd is named where nobody reads it, and a
                         : "--rdzv_conf: the user 'u' has no password: DDPRUN_ETCD_PASSWORD is not "
                           "set, or empty"));
   }
+  // As etcdctl has it, and as a key of its own.
+  for (const char* conf :
+       {"protocol=https,user=u:geheim", "protocol=https,user=u,password=geheim"}) {
+    GivenOptions open = given;
+    open["rdzv_conf"].text = conf;
+    const auto config = BuildLaunchConfig(open, {.has_etcd_password = true});
+    REQUIRE(config.ok());
+    CHECK(config->rendezvous_options.etcd.user == "u");
+    CHECK(config->warnings ==
+          std::vector<std::string>{"--rdzv_conf: the password in it is not used, as others can "
+                                   "read command lines and logs: "
+                                   "DDPRUN_ETCD_PASSWORD is for it"});
+  }
   GivenOptions nobody = given;
   nobody.erase("rdzv_conf");
   const auto without = BuildLaunchConfig(nobody, {.has_etcd_password = true});
