@@ -126,7 +126,7 @@ void State::EndReadopting(TimePoint now) {
   if (IsMissingSeats()) {
     if (MayMissingCome(now)) return;
     DrainRound(now, DrainCause::kLoss, MissingText());
-    gone[NodeId{}] = drain_reason;  // nobody knows their names
+    gone[NodeId{}] = drain_reason;  // nobody knows their ids
     return;
   }
   phase = Phase::kSealed;
@@ -144,9 +144,17 @@ void State::EndReadopting(TimePoint now) {
 std::string State::MissingText() const {
   const Assignment& any = seats.begin()->second.assignment;
   const int missing = any.node_count - static_cast<int>(seats.size());
+  // The other nodes' names nobody knows. With etcd that one's coordinator is not this one.
+  bool is_leader_missing = !any.coordinator_node.empty();
   std::set<int> held;
-  for (const auto& [id, seat] : seats) held.insert(seat.assignment.node_rank);
-  // Nobody knows their names, but those that came back know their own places.
+  for (const auto& [id, seat] : seats) {
+    held.insert(seat.assignment.node_rank);
+    const Member* member = members.Find(id);
+    if (member != nullptr && NodeName(member->info) == any.coordinator_node) {
+      is_leader_missing = false;
+    }
+  }
+  // Those that came back know their own places.
   std::string places;
   int named = 0;
   for (int rank = 0; named < std::min(missing, static_cast<int>(kNamedNodes)); ++rank) {
@@ -154,9 +162,14 @@ std::string State::MissingText() const {
     absl::StrAppend(&places, named++ == 0 ? "" : ", ", rank);
   }
   if (missing > named) absl::StrAppend(&places, " and ", missing - named, " more");
+  if (is_leader_missing) {
+    absl::StrAppend(&places, missing == 1 ? " (node " : " (with node ", any.coordinator_node,
+                    ", where the coordinator was)");
+  }
   return absl::StrCat(missing, " of the ", any.node_count, " nodes of round ", round.value,
                       ", node ", missing == 1 ? "rank " : "ranks ", places, ", ",
-                      missing == 1 ? "has" : "have", " not come back to the restarted coordinator");
+                      missing == 1 ? "has" : "have", " not come back to the ",
+                      any.coordinator_node.empty() ? "restarted" : "new", " coordinator");
 }
 
 }  // namespace ddprun::rendezvous

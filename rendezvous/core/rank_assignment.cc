@@ -139,8 +139,8 @@ std::vector<Assignment> AssignRanks(const Members& by_rank, const Policy& policy
   std::map<std::string, int> role_sizes;
   for (const Member* member : by_rank) {
     shared.world_size += member->info.local_world_size;
-    if (member->info.is_endpoint_node) {
-      shared.coordinator_is_member = true;
+    if (member->info.is_endpoint_node) shared.coordinator_is_member = true;
+    if (member->info.is_endpoint_node || member->source_addr.empty()) {
       shared.coordinator_node = NodeName(member->info);
     }
     role_sizes[member->info.role] += member->info.local_world_size;

@@ -84,7 +84,7 @@ struct Assignment {
   int restart_count = 0, max_restarts = 0;  // equal on all nodes
   // The coordinator lives in a member's agent: where that process is gone, its ranks are too.
   bool coordinator_is_member = true;
-  std::string coordinator_node;  // that member, for people
+  std::string coordinator_node;  // the member beside it, for people
   // For the user: why this round is smaller than the one before. Empty: nothing to say.
   std::string note;
   std::string restart_reason;  // why the round before it ended; empty: none, or not known here
