@@ -10,13 +10,12 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/agent/agent_events.h"
 #include "launcher/agent/worker_end.h"
 #include "rendezvous/base/time.h"
-#include "rendezvous/client/rendezvous_client.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
@@ -65,155 +64,6 @@ struct AgentPolicy {
   // What is left of both when a signal comes meanwhile.
   Duration haste = std::chrono::milliseconds(500);
 };
-
-struct AgentStarted {};
-// The answer to PrepareWorkers. `error`: this machine's, one line; "": they can be started.
-struct WorkersPrepared {
-  rendezvous::Assignment assignment;  // as it was asked for: an answer may come in a later round
-  std::string error{};
-};
-// The answer to DescribeFailure.
-struct FailureDescribed {
-  WorkerEnd end;
-  rendezvous::Assignment assignment;
-  rendezvous::FailureReport report;
-};
-// Nothing of the workers' process groups is left, and what they left behind has been read.
-struct WorkersGone {
-  bool have_read_stop = false;  // one of them has read that it is asked to stop
-};
-// The workers are to save and end after their step: --preempt_signal came, or the user said so.
-struct StopAsked {
-  std::string why;  // "SIGUSR1"
-};
-// `ddprun stop`: the user wants the whole job to end.
-struct StopOrder {
-  bool is_after_step = false;
-  std::string reason;  // "ddprun stop on node a"
-};
-// --on_hang=restart: the round is to end as if that worker had failed.
-struct HangJudged {
-  rendezvous::FailureReport report;
-};
-struct SignalReceived {
-  int signal = 0;
-  bool is_kill = false;  // a further one: at once
-  bool may_be_for_all = false;
-};
-// Something of this machine failed: a store that cannot listen, a process that cannot be killed.
-struct LocalFailure {
-  int exit_code = 0;
-  std::string message;
-};
-struct AgentTimePassed {};
-// The answers to EndJob. `are_all_gone` false: some do not die, the kernel keeps them.
-struct LeftoversGone {
-  bool are_all_gone = true;
-};
-struct ReportWritten {};
-// The answer to DrainLogs. Not drained: somebody holds a channel or does not read the console.
-struct LogsDrained {
-  bool is_all_written = true;
-};
-
-using AgentEvent =
-    std::variant<AgentStarted, rendezvous::Waiting, rendezvous::Assigned, rendezvous::Drained,
-                 rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
-                 rendezvous::ContactRestored, rendezvous::RendezvousFailed,
-                 rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
-                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, HangJudged,
-                 SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten,
-                 LogsDrained>;
-
-// Close the old round's store, listen with a fresh one, and ask for a place in the next round.
-struct JoinRound {};
-// Make the workers' files. WorkersPrepared follows when the file system has answered.
-struct PrepareWorkers {
-  rendezvous::Assignment assignment;
-};
-// Those that were prepared last.
-struct StartWorkers {
-  rendezvous::Assignment assignment;
-};
-// `signal` to every worker, then SIGTERM to its helpers (worker_stop.h), SIGKILL to all after
-// `grace`; WorkersGone follows.
-struct StopWorkers {
-  int signal = 0;
-  Duration grace{0};
-  bool may_be_for_all = false;  // the workers may have it from elsewhere: once is enough
-};
-struct KillWorkers {};
-// Set the flag that the workers poll; it stays set for those of later rounds. Once.
-struct AskToStop {
-  std::string why;  // "SIGUSR1"
-};
-// Tell the coordinator, who tells all nodes.
-struct OrderStop {
-  bool is_after_step = false;
-  std::string reason;
-};
-// Find out all there is to say of this end. FailureDescribed follows within seconds.
-struct DescribeFailure {
-  rendezvous::Assignment assignment;
-  WorkerEnd end;
-};
-struct ReportFailure {
-  Round round;
-  rendezvous::FailureReport report;
-  TimePoint at;
-};
-struct ReportFirstSuccess {
-  Round round;
-  int rank = 0;  // the worker that exited 0
-  TimePoint at;
-};
-struct ReportSuccess {
-  Round round;
-};
-struct LeaveJob {
-  std::string reason;
-  bool is_by_signal = false;
-};
-struct AckVerdict {};
-// One line for the user.
-struct Say {
-  std::string text;
-};
-// The end of the job, for people: the first failure and what it last wrote.
-struct PrintReport {
-  rendezvous::Verdict verdict;
-};
-// Whose an exit code is: codes of workers and of ddprun overlap.
-enum class ExitOwner {
-  kNobody,  // success
-  kWorker,
-  kSignal,   // ddprun was stopped by it
-  kStopped,  // the user's `ddprun stop`
-  kDdprun,
-  kRequeue,  // --requeue_code: the workers stopped when they were asked to
-};
-// How the job ends on this node. Kill what is left of it, end contact with the rendezvous, write
-// the report; LeftoversGone, ContactEnded and ReportWritten follow, in any order.
-struct EndJob {
-  int exit_code = 0;
-  ExitOwner owner = ExitOwner::kNobody;
-  std::string reason = {};  // one sentence
-};
-// Write out what the workers and we have said; LogsDrained follows within `timeout`.
-struct DrainLogs {
-  Duration timeout{0};
-  bool is_cut_off = false;  // processes that do not die may hold the channels: close them first
-};
-// The last action ever. Not `is_clean`: something did not answer, so nothing is waited for.
-struct ExitAgent {
-  int exit_code = 0;
-  bool is_clean = true;
-};
-
-using AgentAction =
-    std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers, AskToStop,
-                 OrderStop, DescribeFailure, ReportFailure, ReportFirstSuccess, ReportSuccess,
-                 LeaveJob, AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
 
 class AgentCore {
  public:
@@ -327,6 +177,9 @@ class AgentCore {
   void DrainWhenAnswered();
   void LeaveWithVerdict();
   void LeaveStopped();
+  // To whoever waits for it, and for a stop at once to all. Comes before what ends this agent: the
+  // answer is on its way by then.
+  void AnswerOrder(bool is_after_step, std::string trouble = {});
   void SayStopping(int signal);
   // Of the round that is being prepared; `before`: the last one that this node was in.
   void SayWhatBegins(const rendezvous::Assignment& before);
@@ -383,7 +236,8 @@ class AgentCore {
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
   bool is_stop_asked_ = false;
-  bool is_stop_by_user_ = false;  // whom no requeue code is for
+  bool is_stop_by_user_ = false;    // whom no requeue code is for
+  bool is_stop_passed_on_ = false;  // the coordinator has said so
   // Passed on to the coordinator, which may not have heard it.
   std::optional<StopOrder> ordered_;
   bool have_read_stop_ = false;  // workers of any round

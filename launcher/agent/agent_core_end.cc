@@ -182,25 +182,43 @@ void AgentCore::On(const StopAsked& event) {
 }
 
 void AgentCore::On(const rendezvous::StopRequested& event) {
-  is_stop_by_user_ = true;
+  is_stop_by_user_ = is_stop_passed_on_ = true;
+  if (ordered_ && ordered_->is_after_step) {
+    ordered_.reset();
+    AnswerOrder(true);
+  }
   On(StopAsked{event.reason});
 }
 
+void AgentCore::AnswerOrder(bool is_after_step, std::string trouble) {
+  actions_.push_back(AnswerStop{is_after_step, std::move(trouble)});
+}
+
 void AgentCore::On(const StopOrder& event) {
-  if (state_ == State::kLeaving || verdict_ || end_) return;
+  const bool is_known = verdict_ || (event.is_after_step && is_stop_passed_on_);
+  if (is_known) return AnswerOrder(event.is_after_step);
+  if (state_ == State::kLeaving || end_) {
+    return AnswerOrder(event.is_after_step, "this node is ending by itself");
+  }
+  const OrderStop order{event.is_after_step, event.reason};
   if (had_contact_ && !contact_.lost_since) {
     // No later one takes an end back that was ordered.
     if (!ordered_ || ordered_->is_after_step) ordered_ = event;
-    actions_.push_back(OrderStop{event.is_after_step, event.reason});
+    actions_.push_back(order);
     return;
   }
   // Nobody would pass it on.
-  if (event.is_after_step) return On(rendezvous::StopRequested{event.reason});
+  AnswerOrder(event.is_after_step, Coordinator() + " does not answer");
+  if (event.is_after_step) {
+    is_stop_by_user_ = true;
+    actions_.push_back(order);  // in case that it answers after all
+    return On(StopAsked{event.reason});
+  }
   end_ = EndJob{rendezvous::kStoppedExitCode, ExitOwner::kStopped,
                 absl::StrCat("stopped by ", event.reason)};
   Tell(end_->reason, "; ", Coordinator(), " does not answer, so other nodes may not hear of it");
   // In case that it does hear of this one's end, it hears why.
-  actions_.push_back(OrderStop{.is_after_step = false, .reason = event.reason});
+  actions_.push_back(order);
   actions_.push_back(LeaveJob{end_->reason});
   if (!HasWorkers()) return LeaveStopped();
   Stop(kSigTerm);

@@ -148,6 +148,10 @@ struct LineOf {
   Line operator()(const OrderStop& a) const {
     return {"ordering the job's stop", absl::StrCat(" after_step=", a.is_after_step), Level::info};
   }
+  Line operator()(const AnswerStop& a) const {
+    return {"answering who ordered a stop",
+            a.trouble.empty() ? "" : " trouble=" + Value(a.trouble)};
+  }
   Line operator()(const DescribeFailure& a) const {
     return {"describing failure", EndValues(a.assignment, a.end)};
   }

@@ -3,12 +3,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -29,6 +31,7 @@
 #include "launcher/status/snapshot_json.h"
 #include "launcher/status/status_text.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -36,6 +39,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kExitUnhealthy = 1;
+constexpr int kExitUnheard = 1;
 constexpr int kExitCannotAsk = kExitUsage;
 constexpr Duration kPatience = std::chrono::seconds(6);
 constexpr Duration kDumpPatience = std::chrono::seconds(40);
@@ -125,17 +129,51 @@ absl::Status ErrorOf(const ControlReply& reply) {
   return absl::UnavailableError(EscapeControl(text));
 }
 
+// Why other nodes may not hear of it; empty: the coordinator has heard it. Or that the agent there
+// does not answer, or refuses.
+absl::StatusOr<std::string> GiveStopOrder(const std::string& socket_path, bool is_after_step) {
+  const absl::StatusOr<ControlReply> reply =
+      AskControl(socket_path, "POST", is_after_step ? "/stop?after_step=1" : "/stop", kPatience);
+  if (!reply.ok()) return reply.status();
+  if (reply->status != 200) return ErrorOf(*reply);
+  const json body = json::parse(reply->body, nullptr, false);
+  const auto trouble = body.find("trouble");
+  return trouble != body.end() && trouble->is_string() ? trouble->get<std::string>() : "";
+}
+
 int Stop(const AskOptions& options) {
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
-  const absl::StatusOr<ControlReply> reply =
-      AskControl(found->socket_path, "POST", options.is_after_step ? "/stop?after_step=1" : "/stop",
-                 kPatience);
-  if (!reply.ok()) return Complain(reply.status(), kExitCannotAsk);
-  if (reply->status != 200) return Complain(ErrorOf(*reply), kExitCannotAsk);
-  return Print(absl::StrCat(options.is_after_step ? "asked the workers of job " : "stopping job ",
-                            found->job.run_id,
-                            options.is_after_step ? " to save and end after their step\n" : "\n"));
+  std::vector<absl::StatusOr<std::string>> replies = {
+      GiveStopOrder(found->socket_path, options.is_after_step)};
+  const auto is_heard = [](const absl::StatusOr<std::string>& reply) {
+    return reply.ok() && reply->empty();
+  };
+  if (!is_heard(replies.front())) {
+    const std::vector<std::string>& others = found->other_sockets;
+    replies.resize(1 + others.size());
+    AtOnce(others.size(),
+           [&](size_t i) { replies[1 + i] = GiveStopOrder(others[i], options.is_after_step); });
+  }
+  if (std::any_of(replies.begin(), replies.end(), is_heard)) {
+    return Print(absl::StrCat(
+        options.is_after_step ? "asked the workers of job " : "stopping job ", found->job.run_id,
+        options.is_after_step ? " to save and end after their step\n" : "\n"));
+  }
+  std::set<std::string> troubles(found->troubles.begin(), found->troubles.end());
+  int agents = 0;
+  for (const absl::StatusOr<std::string>& reply : replies) {
+    troubles.emplace(reply.ok() ? *reply : std::string(reply.status().message()));
+    if (reply.ok()) ++agents;
+  }
+  const std::string why = absl::StrJoin(troubles, "; ");
+  if (agents == 0) return Complain(absl::UnavailableError(EscapeControl(why)), kExitCannotAsk);
+  return Complain(absl::UnavailableError(absl::StrCat(
+                      "stop job ", EscapeControl(found->job.run_id), ": ", EscapeControl(why), "; ",
+                      rendezvous::Counted(agents, "agent"), " of the job on this machine ",
+                      agents == 1 ? "has" : "have",
+                      " the order, and nodes elsewhere may run on: give the same command there")),
+                  kExitUnheard);
 }
 
 // For a terminal a worker's control characters are made visible: they could steer it.

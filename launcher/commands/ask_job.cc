@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,21 +46,21 @@ absl::StatusOr<JobView> AskIfAwake(const std::string& socket_path) {
   return reply.ok() ? AskForJob(socket_path) : reply.status();
 }
 
-// All at the same time: one that does not answer holds up no other.
 std::vector<absl::StatusOr<JobView>> AskAll(const std::vector<std::string>& paths) {
   std::vector<absl::StatusOr<JobView>> answers(paths.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < paths.size(); ++i) {
-    const auto ask = [&answers, &paths, i] { answers[i] = AskIfAwake(paths[i]); };
-    std::thread thread = StartQuietThread(ask);
-    thread.joinable() ? threads.push_back(std::move(thread)) : ask();  // there is none left
-  }
-  for (std::thread& thread : threads) thread.join();
+  AtOnce(paths.size(), [&](size_t i) { answers[i] = AskIfAwake(paths[i]); });
   return answers;
 }
 
-// Two jobs may have the same id: "none", where none was given.
-bool HaveNodeInCommon(const JobView& a, const JobView& b) {
+// Two jobs may have the same id: "none", where none was given. Agents without a coordinator do not
+// hear of one another.
+bool IsSameJob(const JobView& a, const JobView& b) {
+  if (a.run_id != b.run_id) return false;
+  if (a.coordinator_silent_s && b.coordinator_silent_s &&
+      std::tie(a.round, a.world_size, a.node_count) ==
+          std::tie(b.round, b.world_size, b.node_count)) {
+    return true;
+  }
   return std::any_of(a.nodes.begin(), a.nodes.end(), [&b](const NodeView& node) {
     return std::any_of(b.nodes.begin(), b.nodes.end(),
                        [&node](const NodeView& other) { return other.id == node.id; });
@@ -72,27 +73,48 @@ bool IsOfRank0(const JobView& job) {
 
 }  // namespace
 
+void AtOnce(size_t count, const std::function<void(size_t i)>& ask) {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < count; ++i) {
+    const auto one = [&ask, i] { ask(i); };
+    std::thread thread = StartQuietThread(one);
+    thread.joinable() ? threads.push_back(std::move(thread)) : one();  // there is none left
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 std::vector<FoundJob> FindJobs(std::vector<std::string>& troubles) {
-  std::vector<FoundJob> jobs;
+  // Each agent, and with it those of its job that came before.
+  std::vector<std::vector<FoundJob>> jobs;
   const std::vector<std::string> paths = FindControlSockets();
   std::vector<absl::StatusOr<JobView>> answers = AskAll(paths);
   for (size_t i = 0; i < paths.size(); ++i) {
-    const std::string& path = paths[i];
-    absl::StatusOr<JobView>& job = answers[i];
-    if (!job.ok()) {
-      troubles.emplace_back(job.status().message());
+    if (!answers[i].ok()) {
+      troubles.emplace_back(answers[i].status().message());
       continue;
     }
-    const auto same = std::find_if(jobs.begin(), jobs.end(), [&](const FoundJob& found) {
-      return found.job.run_id == job->run_id && HaveNodeInCommon(found.job, *job);
+    std::vector<FoundJob> same = {{paths[i], *std::move(answers[i])}};
+    std::erase_if(jobs, [&same](std::vector<FoundJob>& earlier) {
+      const bool is_same =
+          std::any_of(earlier.begin(), earlier.end(),
+                      [&same](const FoundJob& one) { return IsSameJob(one.job, same.back().job); });
+      if (is_same) same.insert(same.begin(), earlier.begin(), earlier.end());
+      return is_same;
     });
-    if (same == jobs.end()) {
-      jobs.push_back({path, *std::move(job)});
-    } else if (IsOfRank0(*job) && !IsOfRank0(same->job)) {
-      *same = {path, *std::move(job)};  // it has watched the job
-    }
+    jobs.push_back(std::move(same));
   }
-  return jobs;
+  std::vector<FoundJob> found;
+  for (std::vector<FoundJob>& agents : jobs) {
+    // Where rank 0 is the job has been watched.
+    const auto watching = std::find_if(agents.begin(), agents.end(),
+                                       [](const FoundJob& one) { return IsOfRank0(one.job); });
+    if (watching != agents.end()) std::swap(agents.front(), *watching);
+    for (size_t i = 1; i < agents.size(); ++i) {
+      agents.front().other_sockets.push_back(agents[i].socket_path);
+    }
+    found.push_back(std::move(agents.front()));
+  }
+  return found;
 }
 
 absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
@@ -128,7 +150,10 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
                      " on this machine", troubles.empty() ? DidYouMean(job_id, ids) : "", trouble,
                      "; here run: ", EscapeControl(absl::StrJoin(ids, ", "))));
   }
-  if (jobs.size() == 1) return std::move(jobs.front());
+  if (jobs.size() == 1) {
+    jobs.front().troubles = std::move(troubles);
+    return std::move(jobs.front());
+  }
   std::vector<std::string> lines;
   for (const FoundJob& found : jobs) {
     lines.push_back(absl::StrCat("  ", JobLine(found.job),

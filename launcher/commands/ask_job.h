@@ -2,6 +2,8 @@
 #ifndef DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
 #define DDPRUN_LAUNCHER_COMMANDS_ASK_JOB_H_
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +19,12 @@ namespace ddprun::launcher {
 struct FoundJob {
   std::string socket_path;
   JobView job;
+  std::vector<std::string> other_sockets{};  // of its other agents here
+  std::vector<std::string> troubles{};       // of agents here that do not answer: of what job?
 };
+
+// ask(0), ..., ask(count - 1) at the same time: what does not answer holds up nothing else.
+void AtOnce(size_t count, const std::function<void(size_t i)>& ask);
 
 // This user's jobs here, each once, whatever number of its agents run here. Those that do not
 // answer are told of in `troubles`.

@@ -27,6 +27,8 @@ using nlohmann::json;
 constexpr Duration kSocketTimeout = std::chrono::seconds(5);
 constexpr Duration kNodePatience = std::chrono::milliseconds(2500);
 constexpr Duration kRenderPatience = std::chrono::seconds(5);
+// Less than the 6 s of the command.
+constexpr Duration kStopPatience = std::chrono::seconds(4);
 constexpr char kNoSnapshot[] = "this node's /proc does not answer, or the job is ending";
 constexpr char kJson[] = "application/json";
 constexpr char kPageDoor[] = "dashboard";
@@ -36,6 +38,13 @@ constexpr char kPublicChannel[] = "public";
 
 HttpReply Error(int status, const std::string& text) {
   return {.status = status, .type = kJson, .body = json{{"error", text}}.dump() + "\n"};
+}
+
+// `trouble`: why other nodes may not hear of it; empty: they do.
+HttpReply StopReply(const std::string& trouble) {
+  json body = json::object();
+  if (!trouble.empty()) body["trouble"] = trouble;
+  return {.type = kJson, .body = body.dump() + "\n"};
 }
 
 // A query's number; -1: it is none.
@@ -272,9 +281,29 @@ void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answe
   if (request.query.size() != (is_after_step ? 1u : 0u)) {
     return answer(Error(400, "expected no query, or after_step=1"));
   }
-  // First the answer: a node without contact has ended some milliseconds later.
-  answer({.type = kJson, .body = "{}\n"});
+  const uint64_t id = ++last_id_;
+  auto timer = std::make_unique<boost::asio::steady_timer>(io_, kStopPatience);
+  timer->async_wait([this, id](const boost::system::error_code& error) {
+    if (error) return;
+    const auto asker = stop_askers_.find(id);
+    if (asker == stop_askers_.end()) return;
+    const auto give = std::move(asker->second.answer);
+    stop_askers_.erase(asker);
+    give(StopReply("the coordinator has not confirmed it in time"));
+  });
+  stop_askers_[id] = {is_after_step, std::move(timer), std::move(answer)};
   hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
+}
+
+void ControlPlane::AnswerStops(const AnswerStop& answer) {
+  auto askers = std::exchange(stop_askers_, {});
+  for (auto& [id, asker] : askers) {
+    if (asker.is_after_step || !answer.is_after_step) {
+      asker.answer(StopReply(answer.trouble));
+    } else {
+      stop_askers_[id] = std::move(asker);
+    }
+  }
 }
 
 void ControlPlane::GiveLogs(const HttpRequest& request, bool is_private,
@@ -299,6 +328,8 @@ void ControlPlane::GiveLogs(const HttpRequest& request, bool is_private,
 
 void ControlPlane::End() {
   if (std::exchange(has_ended_, true)) return;
+  // What is small is written at once.
+  AnswerStops({.trouble = "this node ended before the coordinator confirmed it"});
   server_.Close();
   asking_.clear();
   if (socket_path_ == nullptr) return;

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent/agent_core.h"
+#include "launcher/agent/agent_events.h"
 #include "launcher/agent/file_thread.h"
 #include "launcher/control/control_socket.h"
 #include "launcher/control/http_server.h"
@@ -56,6 +56,8 @@ class ControlPlane {
   void Answered(const rendezvous::GiveAnswers& part);
   // A look was taken.
   void Publish(const std::shared_ptr<const JobSnapshot>& snapshot);
+  // To those who have asked for such a stop, and wait.
+  void AnswerStops(const AnswerStop& answer);
   // What that rank does, in one phrase: "in train_step (train.py:41)"; "": it cannot be found out.
   void AskWhere(int rank, std::function<void(std::string where)> then);
   // The stacks of all ranks into a new folder in `directory`; `then` gets a sentence for people.
@@ -76,6 +78,12 @@ class ControlPlane {
     Answers answers;
     std::unique_ptr<boost::asio::steady_timer> timer;
     std::function<void(Answers answers)> then;
+  };
+  // `ddprun stop`, until the coordinator has heard it.
+  struct StopAsker {
+    bool is_after_step = false;
+    std::unique_ptr<boost::asio::steady_timer> timer;
+    HttpServer::Answer answer;
   };
   void Handle(const HttpRequest& request, HttpServer::Answer answer);
   void HandleControl(const HttpRequest& request, HttpServer::Answer answer);
@@ -124,6 +132,7 @@ class ControlPlane {
   };
   std::map<std::string, Rendering> renderings_;  // by what it is
   std::map<uint64_t, Asking> asking_;
+  std::map<uint64_t, StopAsker> stop_askers_;
   uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own
   bool has_ended_ = false;
   bool is_removing_ = false;  // the socket

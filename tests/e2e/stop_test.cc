@@ -16,6 +16,9 @@ using Node = std::unique_ptr<Subprocess>;
 using Strings = std::vector<std::string>;
 
 constexpr int kStopped = 143;
+constexpr char kElsewhere[] =
+    " the order, and nodes elsewhere may run on: give the same command there\n";
+const std::string kAlone = std::string("; 1 agent of the job on this machine has") + kElsewhere;
 constexpr char kReason[] = "stopped by ddprun stop on node ";
 
 Node RunToy(Job& job, const ControlFolder& folder, Strings options, const Strings& steps) {
@@ -196,13 +199,18 @@ TEST_CASE("stop: several at once, from both nodes, are one") {
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
 }
 
+// Of nodes that do not serve the rendezvous when its own node is lost. Those on the same machine
+// would.
+const Strings kGuest = {"--max_restarts=3", "--rdzv_conf=is_host=0"};
+
 // Node 0 serves the rendezvous; all ranks of both run.
 std::vector<Node> TwoNodes(Job& job, const ControlFolder (&folders)[2]) {
   std::vector<Node> nodes;
   const Strings options = job.NodeOptions(1, "2", {"--max_restarts=3"});
+  const Strings guest = job.NodeOptions(1, "2", kGuest);
   nodes.push_back(RunToy(job, folders[0], options, {"wait"}));
   REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
-  nodes.push_back(RunToy(job, folders[1], options, {"wait"}));
+  nodes.push_back(RunToy(job, folders[1], guest, {"wait"}));
   for (const ControlFolder& folder : folders) AwaitRunning(job, folder, 2);
   return nodes;
 }
@@ -215,9 +223,35 @@ TEST_CASE("stop: with the coordinator gone it ends the node that was asked") {
   CHECK(nodes[0]->Wait() == 128 + SIGKILL);
   REQUIRE_MESSAGE(nodes[1]->WaitForErr(" is lost: "), nodes[1]->Describe());
   const Told told = Ask(job, folders[1], {"stop"});
-  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  CHECK(told.out == "");
+  Holds(told.err, kAlone);
   CHECK_MESSAGE(nodes[1]->Wait() == kStopped, nodes[1]->Describe());
   Holds(nodes[1]->err(), kReason);
+}
+
+TEST_CASE("stop: with the coordinator gone each agent of the job on the machine is asked") {
+  Job job;
+  const ControlFolder host, machine;
+  const Node served = RunToy(job, host, job.NodeOptions(1, "3", {"--max_restarts=3"}), {"wait"});
+  REQUIRE_MESSAGE(served->WaitForErr("waiting for 2 more"), served->Describe());
+  std::vector<Node> nodes;
+  for (int i = 0; i < 2; ++i) {
+    nodes.push_back(RunToy(job, machine, job.NodeOptions(1, "3", kGuest), {"wait"}));
+  }
+  AwaitRunning(job, host, 3);  // and nobody has asked the other two before
+  served->Signal(SIGKILL);
+  CHECK(served->Wait() == 128 + SIGKILL);
+  for (const Node& node : nodes) {
+    REQUIRE_MESSAGE(node->WaitForErr(" is lost: "), node->Describe());
+  }
+  const Told told = Ask(job, machine, {"stop"});
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  Holds(told.err, std::string("; 2 agents of the job on this machine have") + kElsewhere);
+  for (const Node& node : nodes) {
+    CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
+    Holds(node->err(), kReason);
+  }
 }
 
 TEST_CASE("stop: with the coordinator standing still it ends the node that was asked, soon") {
@@ -226,7 +260,9 @@ TEST_CASE("stop: with the coordinator standing still it ends the node that was a
   const std::vector<Node> nodes = TwoNodes(job, folders);
   nodes[0]->Signal(SIGSTOP);
   const Told told = Ask(job, folders[1], {"stop"});
-  CHECK_MESSAGE(told.code == 0, told.Describe());
+  CHECK_MESSAGE(told.code == 1, told.Describe());
+  CHECK(told.out == "");
+  Holds(told.err, kAlone);
   CHECK_MESSAGE(nodes[1]->Wait() == kStopped, nodes[1]->Describe());
   Holds(nodes[1]->err(), kReason);
   nodes[0]->Signal(SIGCONT);

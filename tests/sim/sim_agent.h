@@ -60,6 +60,7 @@ class SimAgent final : public Process, public AgentEnd {
   void Do(const launcher::StopWorkers& action);
   void Do(const launcher::AskToStop&) {}
   void Do(const launcher::OrderStop& action);
+  void Do(const launcher::AnswerStop&) {}
   void Do(const launcher::KillWorkers&);
   void Do(const launcher::DescribeFailure& action);
   void Do(const launcher::ReportFailure& action);

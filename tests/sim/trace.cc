@@ -50,15 +50,25 @@ std::string RenderDid(const launcher::AgentAction& action) {
     return absl::StrCat("exits ", exit->exit_code);
   }
   // By the variant's index.
-  constexpr const char* kNames[] = {"join",           "prepare workers",
-                                    "start workers",  "stop workers",
-                                    "kill workers",   "ask to stop",
-                                    "order the stop", "describe failure",
-                                    "report failure", "report first success",
-                                    "report success", "leave",
-                                    "acknowledge",    "say",
-                                    "print report",   "end what is left",
-                                    "drain logs",     "exit"};
+  constexpr const char* kNames[] = {"join",
+                                    "prepare workers",
+                                    "start workers",
+                                    "stop workers",
+                                    "kill workers",
+                                    "ask to stop",
+                                    "order the stop",
+                                    "answer the stop",
+                                    "describe failure",
+                                    "report failure",
+                                    "report first success",
+                                    "report success",
+                                    "leave",
+                                    "acknowledge",
+                                    "say",
+                                    "print report",
+                                    "end what is left",
+                                    "drain logs",
+                                    "exit"};
   static_assert(std::size(kNames) == std::variant_size_v<launcher::AgentAction>);
   return kNames[action.index()];
 }

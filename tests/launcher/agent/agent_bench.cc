@@ -22,6 +22,10 @@ struct Printer {
   std::string operator()(const OrderStop& a) const {
     return a.is_after_step ? "order-after-step" : "order";
   }
+  std::string operator()(const AnswerStop& a) const {
+    return std::string(a.is_after_step ? "answer-after-step" : "answer") +
+           (a.trouble.empty() ? "" : "-alone");
+  }
   std::string operator()(const DescribeFailure& a) const {
     return "describe:" + std::to_string(a.end.local_rank);
   }

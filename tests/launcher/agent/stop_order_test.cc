@@ -43,12 +43,12 @@ TEST_CASE("stop order: in contact the coordinator is told, and its verdict ends 
   CHECK(bench.Step(kAtOnce) == "order");
   // Until it is heard nothing else happens; said again, it is told again.
   CHECK(bench.Step(kAtOnce) == "order");
-  CHECK(bench.Step(StopVerdict()) == "ack say stop:15");
-  CHECK(bench.Step(kAtOnce) == "");
+  CHECK(bench.Step(StopVerdict()) == "answer ack say stop:15");
+  CHECK(bench.Step(kAtOnce) == "answer");
   CHECK(bench.End(0, 143, kTerm) == "");
   CHECK(bench.End(1, 143, kTerm) == "");
   CHECK(bench.Step(WorkersGone{}) == "say end:143");
-  CHECK(bench.Step(kAtOnce) == "");
+  CHECK(bench.Step(kAtOnce) == "answer");
   CHECK(bench.Answer() == "drain");
   CHECK(bench.Step(LogsDrained{}) == "exit:143");
 }
@@ -87,20 +87,20 @@ TEST_CASE("stop order: without contact the node stops alone, and says so") {
   Bench bench;
   bench.Step(AgentStarted{});
   SUBCASE("it never had any, and has no workers") {
-    CHECK(bench.Step(kAtOnce) == "say order leave end:143");
+    CHECK(bench.Step(kAtOnce) == "answer-alone say order leave end:143");
     CHECK(bench.Answer() == "drain");
     CHECK(bench.Step(LogsDrained{}) == "exit:143");
   }
   SUBCASE("it never had any, and prepares") {
     bench.Step(rendezvous::Assigned{Bench::AssignmentOf(1)});
-    CHECK(bench.Step(kAtOnce) == "say order leave end:143");
+    CHECK(bench.Step(kAtOnce) == "answer-alone say order leave end:143");
   }
   SUBCASE("it is lost, and workers run") {
     bench.Step(ContactMade{"a:29400"});
     bench.Assign(1);
     bench.Step(ContactLost{"timed out"});
-    CHECK(bench.Step(kAtOnce) == "say order leave stop:15");
-    CHECK(bench.Step(kAtOnce) == "");
+    CHECK(bench.Step(kAtOnce) == "answer-alone say order leave stop:15");
+    CHECK(bench.Step(kAtOnce) == "answer-alone");
     CHECK(bench.End(0, 143, kTerm) == "");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
@@ -109,7 +109,7 @@ TEST_CASE("stop order: without contact the node stops alone, and says so") {
     bench.Assign(1);
     bench.Step(Drained{Round{1}, "node b left"});
     bench.Step(ContactLost{"timed out"});
-    CHECK(bench.Step(kAtOnce) == "say order leave");
+    CHECK(bench.Step(kAtOnce) == "answer-alone say order leave");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
   SUBCASE("it is back") {
@@ -127,8 +127,8 @@ TEST_CASE("stop order: contact that is lost behind an order carries it out here"
   bench.Step(ContactMade{"a:29400"});
   bench.Assign(1);
   CHECK(bench.Step(kAtOnce) == "order");
-  CHECK(bench.Step(ContactLost{"timed out"}) == "say order leave stop:15");
-  CHECK(bench.Step(kAtOnce) == "");
+  CHECK(bench.Step(ContactLost{"timed out"}) == "answer-alone say order leave stop:15");
+  CHECK(bench.Step(kAtOnce) == "answer-alone");
   // The verdict that comes after all is the same.
   bench.Step(ContactRestored{});
   CHECK(bench.Step(StopVerdict()).find("ack") == 0);
@@ -143,7 +143,8 @@ TEST_CASE(
   bench.Assign(1);
   CHECK(bench.Step(StopOrder{.is_after_step = true, .reason = kWho}) == "order-after-step");
   const ContactLost lost{.reason = "its machine is silent", .is_gone = true, .unanswered_for = 10s};
-  CHECK(bench.Step(lost) == "ask:" + kWho + " say stop:15");
+  CHECK(bench.Step(lost) ==
+        "answer-after-step-alone order-after-step ask:" + kWho + " say stop:15");
   CHECK(bench.Pass(10min) == "");  // nothing is due that was due before
 }
 
@@ -164,9 +165,10 @@ TEST_CASE("stop order: after the step workers are asked, once, on every node") {
   bench.Step(ContactMade{"a:29400"});
   bench.Assign(1);
   CHECK(bench.Step(kAfterStep) == "order-after-step");
-  CHECK(bench.Step(StopRequested{kWho}) == "ask:" + kWho);
+  CHECK(bench.Step(StopRequested{kWho}) == "answer-after-step ask:" + kWho);
   CHECK(bench.Step(StopRequested{kWho}) == "");
   CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "");
+  CHECK(bench.Step(kAfterStep) == "answer-after-step");
   // Nobody waits any more: the order that does not wait for a step.
   CHECK(bench.Step(kAtOnce) == "order");
 }
@@ -174,9 +176,14 @@ TEST_CASE("stop order: after the step workers are asked, once, on every node") {
 TEST_CASE("stop order: after the step, without contact, this node's workers are asked") {
   Bench bench;
   bench.Step(AgentStarted{});
-  CHECK(bench.Step(kAfterStep) == "ask:" + kWho);
+  CHECK(bench.Step(kAfterStep) == "answer-after-step-alone order-after-step ask:" + kWho);
   bench.Assign(1);
-  CHECK(bench.Step(kAfterStep) == "");
+  CHECK(bench.Step(kAfterStep) == "answer-after-step-alone order-after-step");
+  // Once there is somebody to pass it on, that one has to say so.
+  bench.Step(ContactMade{"a:29400"});
+  CHECK(bench.Step(kAfterStep) == "order-after-step");
+  CHECK(bench.Step(StopRequested{kWho}) == "answer-after-step");
+  CHECK(bench.Step(kAfterStep) == "answer-after-step");
 }
 
 TEST_CASE("stop order: what comes when the end is known, or while leaving, changes nothing") {
@@ -187,7 +194,8 @@ TEST_CASE("stop order: what comes when the end is known, or while leaving, chang
   bench.End(1, 0);
   bench.Step(WorkersGone{});
   CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
-  for (const StopOrder& order : {kAtOnce, kAfterStep}) CHECK(bench.Step(order) == "");
+  CHECK(bench.Step(kAtOnce) == "answer");
+  CHECK(bench.Step(kAfterStep) == "answer-after-step");
   CHECK(bench.Step(StopRequested{kWho}) == "");
   CHECK(bench.Answer() == "drain");
   CHECK(bench.Step(LogsDrained{}) == "exit:0");
@@ -197,8 +205,10 @@ TEST_CASE("stop order: what comes when the end is known, or while leaving, chang
 TEST_CASE("stop order: a local failure that came first keeps its code") {
   Bench bench;
   bench.Run();
+  bench.Step(ContactMade{"a:29400"});
   CHECK(bench.Step(LocalFailure{120, "disk full"}) == "say leave stop:15");
-  CHECK(bench.Step(kAtOnce) == "");
+  // The other nodes go on without this one.
+  CHECK(bench.Step(kAtOnce) == "answer-alone");
   CHECK(bench.Step(WorkersGone{}) == "end:120");
 }
 
@@ -237,6 +247,17 @@ TEST_CASE("stop order: whoever stops a job does not want it queued again") {
   }
 }
 
+TEST_CASE("stop order: who does not wait for a step is not answered by those who do") {
+  Bench bench;
+  bench.Run();
+  bench.Step(ContactMade{"a:29400"});
+  CHECK(bench.Step(kAfterStep) == "order-after-step");
+  CHECK(bench.Step(kAtOnce) == "order");
+  // The coordinator has heard the first one: whoever gave it, here or elsewhere.
+  CHECK(bench.Step(StopRequested{kWho}) == "ask:" + kWho);
+  CHECK(bench.Step(StopVerdict()) == "answer ack say stop:15");
+}
+
 TEST_CASE("stop order: the end names who ordered it, and is the user's") {
   AgentCore of_verdict({});
   of_verdict.Step(TimePoint(1000s), AgentStarted{});
@@ -269,18 +290,19 @@ TEST_CASE(
   SUBCASE("at once") {
     CHECK(bench.Step(now) == "order");
     CHECK(bench.Step(after_step) == "order-after-step");
-    CHECK(bench.Step(ContactLost{"timed out", false}) == "say order leave stop:15");
+    CHECK(bench.Step(ContactLost{"timed out", false}) == "answer-alone say order leave stop:15");
     CHECK(bench.Step(WorkersGone{}) == "end:143");
   }
   SUBCASE("after a step") {
     CHECK(bench.Step(after_step) == "order-after-step");
-    CHECK(bench.Step(ContactLost{"timed out", false}) == "ask:ddprun stop on node a");
-    CHECK(bench.Step(now) == "say order leave stop:15");
+    CHECK(bench.Step(ContactLost{"timed out", false}) ==
+          "answer-after-step-alone order-after-step ask:" + kWho);
+    CHECK(bench.Step(now) == "answer-alone say order leave stop:15");
   }
   SUBCASE("it was heard") {
     CHECK(bench.Step(now) == "order");
     CHECK(bench.Step(Concluded{Verdict{143, "stopped by ddprun stop on node a", {}}}) ==
-          "ack say stop:15");
+          "answer ack say stop:15");
     CHECK(bench.Step(ContactLost{"timed out", false}) == "");
   }
 }
