@@ -160,6 +160,10 @@ struct RendezvousMachine::State {
   bool is_given_up = false;       // told by refusals, recorded nowhere
   bool is_told = false;           // the verdict is durable, or the disk has had its time
   std::set<NodeId> unacknowledged;
+  // Nodes of a round that was being taken up when the job ended: how many had not come back, and
+  // which have since.
+  size_t missing_at_end = 0;
+  std::set<NodeId> back_after_end;
   TimePoint end_at;  // when it is told, and then when all is over, in any case
   bool is_finished = false;
 

@@ -17,6 +17,10 @@ void State::WriteRecord() {
 }
 
 void State::CloseJob(TimePoint now, Verdict end) {
+  if (phase == Phase::kReadopting && IsMissingSeats()) {
+    const int nodes = seats.begin()->second.assignment.node_count;
+    missing_at_end = static_cast<size_t>(nodes) - seats.size();
+  }
   phase = Phase::kClosed;
   verdict = std::move(end);
   end_at = now + record_limit;
@@ -78,6 +82,9 @@ void State::AnswerAfterEnd(TimePoint now, const NodeJoined& event) {
   const Member& member = Admit(now, event);
   if (!is_told) return;
   if (!is_finished) unacknowledged.insert(member.info.id);
+  if (event.held && IsThisRound(event.stamp) && !seats.contains(member.info.id)) {
+    back_after_end.insert(member.info.id);
+  }
   actions.push_back(
       Conclude{.session = session, .epoch = epoch, .round = round, .verdict = *verdict});
 }
@@ -93,8 +100,9 @@ void State::On(TimePoint now, const VerdictAcked& event) {
 
 void State::FinishWhenDone(TimePoint now) {
   if (!is_told && now >= end_at) TellVerdict(now);
-  const bool is_awaited =
-      has_begun_closed || !unacknowledged.empty() || (AwaitsNodesOfStep() && !is_given_up);
+  const bool is_awaited = has_begun_closed || !unacknowledged.empty() ||
+                          back_after_end.size() < missing_at_end ||
+                          (AwaitsNodesOfStep() && !is_given_up);
   if (is_finished || !is_told || (is_awaited && now < end_at)) return;
   is_finished = true;
   actions.push_back(Finish{});
