@@ -283,6 +283,10 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
     const size_t job = FindJob(*command, without_job);
     if (job < without_job.size()) {
       subject = without_job[job];
+      if (subject.empty()) {
+        return InvalidArgumentError(
+            absl::StrCat(command->name, " '': expected the id of a job (an unset variable?)"));
+      }
       without_job.erase(without_job.begin() + static_cast<ptrdiff_t>(job));
       words = without_job;
     }

@@ -156,9 +156,9 @@ int Stop(const AskOptions& options) {
            [&](size_t i) { replies[1 + i] = GiveStopOrder(others[i], options.is_after_step); });
   }
   if (std::any_of(replies.begin(), replies.end(), is_heard)) {
-    return Print(absl::StrCat(
-        options.is_after_step ? "asked the workers of job " : "stopping job ", found->job.run_id,
-        options.is_after_step ? " to save and end after their step\n" : "\n"));
+    return Print(absl::StrCat(options.is_after_step ? "asked job " : "stopping job ",
+                              found->job.run_id,
+                              options.is_after_step ? " to save and end after its step\n" : "\n"));
   }
   std::set<std::string> troubles(found->troubles.begin(), found->troubles.end());
   int agents = 0;

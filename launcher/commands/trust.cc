@@ -150,11 +150,11 @@ std::string NewToken() {
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token) {
   if (!files.cert.empty()) {
+    auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     // Who may read the key may be this node.
-    if (absl::Status status = CheckKeyFile(files.key); !status.ok()) {
+    if (const absl::Status status = CheckKeyFile(files.key); identity.ok() && !status.ok()) {
       return Bad(absl::StrCat("--tls_key ", EscapeControl(files.key), ": ", status.message()));
     }
-    auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
     const std::string why(identity.status().message());
     for (const auto& [option, file] :

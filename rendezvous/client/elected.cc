@@ -58,8 +58,8 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
   if (IsLoopback(leader->address) && leader->host != HostName()) {
     return Saw(Looked::Outcome::kBarred,
                absl::StrCat("node ", leader->host, " leads the job at ", leader->address,
-                            ", where only its own machine reaches it, as etcd is on loopback "
-                            "there: give --local_addr on it"));
+                            ", where only its own machine reaches it: give it a --local_addr "
+                            "that the others reach"));
   }
   LeaderLook look;
   if (is_key_only) {

@@ -129,7 +129,7 @@ class Talk {
         return {Outcome::kDistrusted,
                 is_token_ ? absl::StrCat("it speaks TLS and takes no token; ", kSameToken)
                           : absl::StrCat("it does not believe this node's certificate (",
-                                         tls_->error(), "); ", kOneAuthority)};
+                                         tls_->error(), "), or has a token; ", kOneAuthority)};
       case TlsStream::Trouble::kDistrusted:
         return {Outcome::kDistrusted,
                 is_token_

@@ -93,7 +93,7 @@ TEST_CASE(
   for (const ControlFolder& folder : folders) folder.Socket();
   const Told told = Ask(job, folders[1], {"stop", "--after_step"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  Holds(told.out, "asked the workers of job ");
+  Holds(told.out, "asked job ");
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == 0, node->Describe());
     CHECK(node->out() == "saved\nsaved\n");

@@ -32,6 +32,8 @@ std::vector<BadRow> BadShapeRows() {
   return {
       {{}, "no program given", "PROGRAM"},
       {{"--nnodes=1"}, "no program given", "PROGRAM"},
+      {{"stop", ""}, "stop ''", "the id of a job"},
+      {{"status", "--json", ""}, "status ''", "the id of a job"},
       {{"--nnodes=1", "--"}, "no program given", "PROGRAM"},
       {{"--nproc_per_nodes=4", "p"}, "'--nproc_per_nodes'", "--nproc_per_node?"},
       {{"--nproc-pre-node=4", "p"}, "'--nproc-pre-node'", "--nproc_per_node?"},
