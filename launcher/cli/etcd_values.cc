@@ -21,8 +21,7 @@ using absl::InvalidArgumentError;
 constexpr uint16_t kEtcdPort = 2379;
 constexpr char kPasswordPlace[] =
     "the password in it is not used, as others can read command lines and logs: "
-    "DDPRUN_ETCD_PASSWORD "
-    "is for it";
+    "DDPRUN_ETCD_PASSWORD is for it";
 // A cluster of etcd has three to seven.
 constexpr size_t kMaxMembers = 64;
 
