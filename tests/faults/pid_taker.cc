@@ -72,6 +72,11 @@ pid_t Take(pid_t wanted) {
     if (pid == 0 && getpid() == wanted) BeForeign();
     if (pid == 0) _exit(0);
     if (pid == wanted) {
+      // Until then it is of our session, and who looks for the worker's would not find it.
+      for (; getsid(pid) != pid; ++ms) {
+        if (ms == kLimitMs) GiveUp("the process does not lead a session");
+        Pause();
+      }
       sigprocmask(SIG_SETMASK, &before, nullptr);
       return pid;
     }
