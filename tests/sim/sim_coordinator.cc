@@ -1,5 +1,6 @@
 #include "tests/sim/sim_coordinator.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -250,7 +251,9 @@ void SimCoordinator::Write(const rendezvous::Record& record) {
   if (!scenario_.keeps_file) return timeline_.After(Duration{0}, written);
   const Duration takes =
       random_.Between(std::chrono::microseconds(50), Duration(std::chrono::milliseconds(30)));
-  timeline_.After(takes, [this, record, has_verdict, written] {
+  // One thread writes: no record overtakes an earlier one.
+  written_at_ = std::max(written_at_, timeline_.now() + takes);
+  timeline_.At(written_at_, [this, record, has_verdict, written] {
     if (!is_alive()) return;  // killed before it was on disk
     file_ = {record.epoch, record.instance, record.restart_count, record.spent, record.verdict};
     if (has_verdict) trace_.VerdictDurable(start_.life);

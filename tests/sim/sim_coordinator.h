@@ -97,6 +97,7 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   Random random_;
   bool has_ended_ = false;
   bool is_port_open_ = true;
+  TimePoint written_at_;                       // when the last record is in the file
   bool is_taken_up_ = false;                   // an earlier coordinator's job
   std::unique_ptr<SimLeadership> leadership_;  // null: not by etcd
   std::deque<std::function<void()>> turns_;
