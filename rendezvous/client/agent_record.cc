@@ -61,10 +61,14 @@ std::optional<Event> AgentRecord::NextToSay(TimePoint now) {
   Event event = fact.event;
   // A join that another one follows was granted a place: its workers lived then.
   const bool is_of_round = is_assigned() || index < last_join_;
+  const Stamp said_under = is_of_round ? adopted_stamp() : stamp();
   if (auto* joined = std::get_if<NodeJoined>(&event)) {
     if (is_of_round) joined->held = assignment_;
+    if (said_under.instance == assignment_.instance) {
+      joined->restart_count = assignment_.restart_count;
+      joined->max_restarts = assignment_.max_restarts;
+    }
   }
-  const Stamp said_under = is_of_round ? adopted_stamp() : stamp();
   const Duration age = std::max(Duration{0}, Duration(now - fact.at));
   std::visit(
       [&said_under, age](auto& any) {

@@ -87,17 +87,15 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
       is_record_due = true;
     }
   }
-  if (event.held && stamp.instance == instance && round == Round{}) {
-    // Also of a round that is over because its coordinator lived in a member.
-    const Assignment& held = *event.held;
+  if (stamp.instance == instance && round == Round{}) {
+    // Also of a round that is over: the coordinator that charged it may have died with its record.
     if (event.policy.limits.budget_period > Duration{0}) {
-      const int given_back = held.max_restarts - event.policy.max_restarts;
-      spent.given_back =
-          std::max(spent.given_back, std::min(given_back, std::max(held.restart_count, 0)));
+      const int given_back = event.max_restarts - event.policy.max_restarts;
+      spent.given_back = std::max(spent.given_back, std::min(given_back, event.restart_count));
     }
     const int64_t most = int64_t{event.policy.max_restarts} + spent.given_back;
     restart_count =
-        std::max(restart_count, static_cast<int>(std::min(int64_t{held.restart_count}, most)));
+        std::max(restart_count, static_cast<int>(std::min(int64_t{event.restart_count}, most)));
   }
   if (is_record_due) WriteRecord();
   // The nodes of an earlier coordinator's round come back within the evict time. But where the

@@ -1,6 +1,7 @@
 #include "rendezvous/wire/convert.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -49,6 +50,8 @@ void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   out.set_protocol(node.release.protocol);
   out.set_version(node.release.version);
   PolicyToProto(joined.policy, *out.mutable_policy());
+  out.set_restart_count(joined.restart_count);
+  out.set_max_restarts(joined.max_restarts);
   if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
 }
 
@@ -87,8 +90,14 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   // Any node may become the first, whose store all are told of; `static` names another one.
   node.store_port = check.Port("join.store_port", in.store_port(), joined.policy.is_static ? 0 : 1);
   joined.policy.run_id = check.Text("join.run_id", in.run_id(), 1, 256);
+  joined.restart_count = check.Range("join.restart_count", in.restart_count(), 0, kMaxRank);
+  joined.max_restarts =
+      check.Range("join.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
   if (in.has_held()) {
     joined.held = AssignmentFromProto(in.held(), stamp, check);
+    // An older release says them of a round with workers alone.
+    joined.restart_count = std::max(joined.restart_count, joined.held->restart_count);
+    joined.max_restarts = std::max(joined.max_restarts, joined.held->max_restarts);
   }
   return joined;
 }

@@ -64,6 +64,10 @@ void FakeJob::Join(const std::string& name, bool is_running, bool is_new_session
   NodeJoined event = from.hello;
   event.stamp = from.stamp();
   if (is_running) event.held = from.assignment;
+  if (from.joined == from.assignment.instance) {
+    event.restart_count = from.assignment.restart_count;
+    event.max_restarts = from.assignment.max_restarts;
+  }
   Feed(event);
 }
 

@@ -85,6 +85,31 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
   }
 }
 
+TEST_CASE("record: a node that waits for a place tells the restarts of its last round") {
+  AgentRecord record{Policy{}};
+  record.Join(NodeInfo{});
+  const auto first = record.NextToSay(kNow);
+  REQUIRE(first);
+  CHECK(std::get<NodeJoined>(*first).max_restarts == 0);
+  Assign assign = MakeAssign(5, 1);
+  assign.assignment.restart_count = 2;
+  assign.assignment.max_restarts = 3;
+  REQUIRE(record.Hear(kInstance, assign));
+  record.Join(NodeInfo{});
+  const auto next = record.NextToSay(kNow);
+  REQUIRE(next);
+  CHECK_FALSE(std::get<NodeJoined>(*next).held.has_value());
+  CHECK(std::get<NodeJoined>(*next).restart_count == 2);
+  CHECK(std::get<NodeJoined>(*next).max_restarts == 3);
+  // Another job's, which the node waits for since, are none of its business.
+  record.StartSession();
+  record.Hear(JobInstance{8, 8}, TellWaiting{.session = {}, .reason = "1 of 2", .deadline = {}});
+  record.StartSession();
+  const auto other = record.NextToSay(kNow);
+  REQUIRE(other);
+  CHECK(std::get<NodeJoined>(*other).max_restarts == 0);
+}
+
 TEST_CASE("record: nobody adopts what is not greater than what it has seen") {
   AgentRecord record = AssignedToRound1();
   record.Join(NodeInfo{});

@@ -19,6 +19,8 @@ v1::AgentMessage JoinMessage() {
   joined.held = Assignment{};
   joined.held->master_addr = "10.0.0.1";
   joined.held->master_port = 29500;
+  joined.restart_count = 2;
+  joined.max_restarts = 3;
   const auto message = ToProto(joined, Duration{0});
   REQUIRE(message.ok());
   return *message;
@@ -39,6 +41,21 @@ TEST_CASE("convert: a join survives the wire") {
   REQUIRE(joined.held);
   CHECK(joined.held->round == Round{3});
   CHECK(joined.held->master_port == 29500);
+  CHECK(joined.restart_count == 2);
+  CHECK(joined.max_restarts == 3);
+}
+
+TEST_CASE("convert: restarts that an older release tells with its workers' round count") {
+  v1::AgentMessage message = JoinMessage();
+  v1::Join& join = *message.mutable_join();
+  join.clear_restart_count();
+  join.clear_max_restarts();
+  join.mutable_held()->set_restart_count(1);
+  join.mutable_held()->set_max_restarts(4);
+  const auto event = FromProto(message);
+  REQUIRE(event.ok());
+  CHECK(std::get<NodeJoined>(*event).restart_count == 1);
+  CHECK(std::get<NodeJoined>(*event).max_restarts == 4);
 }
 
 TEST_CASE("convert: limits of restarts and a failure's step survive; without them there are none") {
