@@ -103,7 +103,7 @@ absl::StatusOr<double> PassMilliseconds(int gpu, int windows) {
     const auto step_begin = Clock::now();
     absl::Status status = pass(together);
     if (HasFaultForTest("slow_compute")) {
-      std::this_thread::sleep_for(9 * (Clock::now() - step_begin));
+      std::this_thread::sleep_for(29 * (Clock::now() - step_begin));
     }
     return status;
   });
