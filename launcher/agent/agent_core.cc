@@ -92,7 +92,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   if (IsStopOf(*verdict_) && HasWorkers()) {
     const std::string live = LiveRanks();
     Tell(verdict_->reason, "; stopping ", live.empty() ? "what the workers left" : live,
-         "; SIGKILL comes in ", SecondsLeft(policy_.shutdown_timeout), " s");
+         "; SIGKILL comes in ", SecondsLeft(GraceLeft()), " s");
   }
   const bool is_loss_of_node = verdict_->exit_code == kExitRendezvous && !verdict_->first_failure;
   const bool had_round = assignment_.round.value > 0;

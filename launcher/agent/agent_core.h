@@ -197,6 +197,10 @@ class AgentCore {
   // this node's own have failed meanwhile.
   bool IsOverWithCoordinator() const;
   bool IsCoordinatorGone() const { return contact_.gone_at && assignment_.coordinator_is_member; }
+  // Until SIGKILL, of workers that are stopped or about to be.
+  Duration GraceLeft() const {
+    return state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
+  }
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
   std::string Coordinator() const;  // "the coordinator at node1:29400"

@@ -262,9 +262,8 @@ void AgentCore::On(const SignalReceived& event) {
 
 void AgentCore::SayStopping(int signal) {
   const std::string live = LiveRanks();
-  const Duration left = state_ == State::kStopping ? kill_at_ - now_ : policy_.shutdown_timeout;
   Tell(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
-       "; SIGKILL comes in ", SecondsLeft(left), " s; ",
+       "; SIGKILL comes in ", SecondsLeft(GraceLeft()), " s; ",
        signal == kSigInt || signal == kSigTerm ? "a second " : "", "SIGINT or SIGTERM kills ",
        live_.size() == 1 ? "it" : "them", " now");
 }

@@ -90,17 +90,20 @@ const std::map<std::string, int>& NumberOfName() {
   return numbers;
 }
 
-std::string Suggestion(const std::string& name) {
-  const std::string upper = absl::AsciiStrToUpper(name);
-  if (NumberOfName().contains("SIG" + upper)) return DidYouMean("SIG" + upper, {"SIG" + upper});
-  std::vector<std::string> names;
-  for (const auto& [known, number] : NumberOfName()) names.push_back(known);
-  const std::string meant = DidYouMean(upper, names);
-  return meant.empty() ? "; expected names such as SIGUSR1,SIGUSR2" : meant;
-}
-
 bool Holds(const auto& signals, int signal) {
   return std::find(signals.begin(), signals.end(), signal) != signals.end();
+}
+
+std::string Suggestion(const std::string& name) {
+  const std::string upper = absl::AsciiStrToUpper(name);
+  std::vector<std::string> names;
+  for (const auto& [known, number] : NumberOfName()) {
+    if (Holds(kNever, number)) continue;
+    if (known == "SIG" + upper) return DidYouMean(known, {known});
+    names.push_back(known);
+  }
+  const std::string meant = DidYouMean(upper, names);
+  return meant.empty() ? "; expected names such as SIGUSR1,SIGUSR2" : meant;
 }
 
 }  // namespace

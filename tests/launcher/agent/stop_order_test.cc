@@ -83,6 +83,22 @@ TEST_CASE("stop order: the verdict ends nodes that join, prepare, or are done wi
   }
 }
 
+TEST_CASE("stop order: the grace that is told is what is left of it") {
+  AgentPolicy policy;
+  policy.shutdown_timeout = 30s;
+  AgentCore core(policy);
+  const TimePoint start{1000s};
+  core.Step(start, AgentStarted{});
+  core.Step(start, rendezvous::Assigned{Bench::AssignmentOf(1)});
+  core.Step(start, WorkersPrepared{Bench::AssignmentOf(1)});
+  core.Step(start + 1s, Drained{Round{1}, "node b left"});
+  std::string said;
+  for (const AgentAction& action : core.Step(start + 11s, StopVerdict())) {
+    if (const auto* say = std::get_if<Say>(&action)) said += say->text;
+  }
+  CHECK(said == "stopped by " + kWho + "; stopping rank 0; SIGKILL comes in 20 s");
+}
+
 TEST_CASE("stop order: without contact the node stops alone, and says so") {
   Bench bench;
   bench.Step(AgentStarted{});

@@ -38,6 +38,7 @@ TEST_CASE("stop signals: an unknown name is a warning with the one that was mean
       {"sigusr2", "'sigusr2' is ignored; did you mean SIGUSR2?"},
       {"SIGUSER1", "'SIGUSER1' is ignored; did you mean SIGUSR1?"},
       {"SOMETHING", "'SOMETHING' is ignored; expected names such as SIGUSR1,SIGUSR2"},
+      {"KILL", "'KILL' is ignored; expected names such as SIGUSR1,SIGUSR2"},
       {"10", "'10' is ignored; expected names"},
       {"a\nb", "'a\\nb' is ignored"},
   };
