@@ -165,9 +165,11 @@ std::string State::FindOtherCluster(const NodeInfo& node) const {
 std::string State::FindFalseClaim(const NodeJoined& event) const {
   const Stamp& stamp = event.stamp;
   const bool is_nobodys = stamp.instance == instance && !MayBeGivenOut(stamp);
+  const bool has_restarts = event.restart_count != 0 || event.max_restarts != 0;
   const bool is_of_nothing =
-      event.held && (stamp.round == Round{} || !stamp.instance.is_known() ||
-                     event.held->epoch != stamp.epoch || event.held->round != stamp.round);
+      ((event.held || has_restarts) && (stamp.round == Round{} || !stamp.instance.is_known())) ||
+      event.restart_count > event.max_restarts ||
+      (event.held && (event.held->epoch != stamp.epoch || event.held->round != stamp.round));
   if (is_nobodys || is_of_nothing) {
     return absl::StrCat("node ", NodeName(event.node), " claims round ", stamp.round.value,
                         " of epoch ", stamp.epoch.value,

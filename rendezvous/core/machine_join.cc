@@ -75,6 +75,19 @@ Member& State::Admit(TimePoint now, const NodeJoined& event) {
   return members.Admit(event, now);
 }
 
+bool State::LearnRestarts(const NodeJoined& event) {
+  const auto before = std::pair(restart_count, spent.given_back);
+  // Also of a round that is over: the coordinator that charged it may have died with its record.
+  if (event.policy.limits.budget_period > Duration{0}) {
+    const int given_back = event.max_restarts - event.policy.max_restarts;
+    spent.given_back = std::max(spent.given_back, std::min(given_back, event.restart_count));
+  }
+  const int64_t most = int64_t{event.policy.max_restarts} + spent.given_back;
+  restart_count =
+      std::max(restart_count, static_cast<int>(std::min(int64_t{event.restart_count}, most)));
+  return std::pair(restart_count, spent.given_back) != before;
+}
+
 bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
   const Stamp& stamp = event.stamp;
   bool is_record_due = false;
@@ -87,15 +100,8 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
       is_record_due = true;
     }
   }
-  if (stamp.instance == instance && round == Round{}) {
-    // Also of a round that is over: the coordinator that charged it may have died with its record.
-    if (event.policy.limits.budget_period > Duration{0}) {
-      const int given_back = event.max_restarts - event.policy.max_restarts;
-      spent.given_back = std::max(spent.given_back, std::min(given_back, event.restart_count));
-    }
-    const int64_t most = int64_t{event.policy.max_restarts} + spent.given_back;
-    restart_count =
-        std::max(restart_count, static_cast<int>(std::min(int64_t{event.restart_count}, most)));
+  if (stamp.instance == instance && (round == Round{} || is_readopted)) {
+    is_record_due |= LearnRestarts(event);
   }
   if (is_record_due) WriteRecord();
   // The nodes of an earlier coordinator's round come back within the evict time. But where the

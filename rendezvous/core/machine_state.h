@@ -221,6 +221,8 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const NodeJoined& event);
   // A session that the new one replaces is closed.
   Member& Admit(TimePoint now, const NodeJoined& event);
+  // Whether it raised what is known here.
+  bool LearnRestarts(const NodeJoined& event);
   // Whether it names a round that no coordinator can have given out as far as is known here.
   bool LearnFromStamp(TimePoint now, const NodeJoined& event);
   void AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown_round, Member& member);

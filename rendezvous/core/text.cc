@@ -29,6 +29,7 @@ struct EventRenderer {
     return absl::StrCat(Line("join", e.stamp), " node=", node.id.value, " host=", node.host,
                         " from=", e.source_addr.empty() ? "here" : e.source_addr,
                         " workers=", node.local_world_size, e.held ? " running" : "",
+                        e.restart_count == 0 ? "" : absl::StrCat(" restart=", e.restart_count),
                         node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
                         node.is_endpoint_node ? " endpoint" : "");
   }

@@ -199,7 +199,7 @@ struct NodeJoined {
   std::optional<Assignment> held;
   std::string source_addr;    // address the session came from; empty: in this very process
   std::string accepted_addr;  // local address it was accepted on; empty likewise
-  int restart_count = 0, max_restarts = 0;  // as of the newest round it was in; 0: none
+  int restart_count = 0, max_restarts = 0;  // of its newest round of that instance; 0: none
 };
 struct HeartbeatReceived {
   Stamp stamp;

@@ -95,9 +95,9 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
       check.Range("join.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max());
   if (in.has_held()) {
     joined.held = AssignmentFromProto(in.held(), stamp, check);
-    // An older release says them of a round with workers alone.
-    joined.restart_count = std::max(joined.restart_count, joined.held->restart_count);
-    joined.max_restarts = std::max(joined.max_restarts, joined.held->max_restarts);
+    // An older release tells them in `held` alone.
+    joined.restart_count = joined.held->restart_count;
+    joined.max_restarts = joined.held->max_restarts;
   }
   return joined;
 }

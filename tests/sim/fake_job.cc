@@ -15,6 +15,7 @@ FakeJob::FakeJob(const Policy& policy, const Beginning& beginning)
 
 void FakeJob::Restart(bool keeps_file) {
   ++starts_;
+  is_disk_hanging_ = false;
   // Without its file the epoch comes from the time of day.
   Beginning beginning{.epoch = Epoch{file_.epoch.value + 100},
                       .instance = {.high = 7, .low = starts_},
@@ -64,7 +65,7 @@ void FakeJob::Join(const std::string& name, bool is_running, bool is_new_session
   NodeJoined event = from.hello;
   event.stamp = from.stamp();
   if (is_running) event.held = from.assignment;
-  if (from.joined == from.assignment.instance) {
+  if (from.joined == from.assignment.instance && from.assignment.round != Round{}) {
     event.restart_count = from.assignment.restart_count;
     event.max_restarts = from.assignment.max_restarts;
   }

@@ -153,7 +153,7 @@ void RandomAgents::Lie(const std::string& name) {
   if (Below(3) == 0) stamp.session.value += Below(3);
   NodeJoined joined = job_.node(name).hello;
   joined.stamp = stamp;
-  switch (Below(6)) {
+  switch (Below(7)) {
     case 0:
       job_.Feed(HeartbeatReceived{stamp});
       return;
@@ -172,6 +172,14 @@ void RandomAgents::Lie(const std::string& name) {
       joined.held->epoch = joined.stamp.epoch;
       joined.held->round = joined.stamp.round;
       if (Below(2) == 0) joined.held->first_rank += static_cast<int>(Below(3));
+      joined.restart_count = joined.held->restart_count;
+      joined.max_restarts = joined.held->max_restarts;
+      joined.stamp.session = job_.node(name).session;
+      if (job_.node(name).is_connected) job_.Feed(joined);
+      return;
+    case 5:
+      joined.restart_count = static_cast<int>(Below(4));
+      joined.max_restarts = static_cast<int>(Below(4));
       joined.stamp.session = job_.node(name).session;
       if (job_.node(name).is_connected) job_.Feed(joined);
       return;

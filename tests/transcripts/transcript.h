@@ -22,7 +22,7 @@
 //   held NODE as OTHER [k=v...]   attaches with OTHER's place: node_rank first_rank world_size
 //                       node_count round
 //   restart [forget]    the coordinator is killed, another starts with its file or without
-//   hang_disk           nothing is recorded from now on
+//   hang_disk           nothing is recorded from now on, until a restart
 //   stop NODE [after_step]   the user's `ddprun stop` there
 //   break NODE | close NODE (its end of the session) | silent NODE | talk NODE | tick D | stall D |
 //   explain | state

@@ -357,7 +357,8 @@ void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclu
 void InvariantChecker::CheckBudget(const RendezvousMachine& machine, const Event& event) {
   const int now = MachineInspector::Look(machine).restart_count;
   const auto* joined = std::get_if<NodeJoined>(&event);
-  const int told = joined != nullptr ? joined->restart_count : 0;
+  const int held = joined != nullptr && joined->held ? joined->held->restart_count : 0;
+  const int told = joined != nullptr ? std::max(joined->restart_count, held) : 0;
   const int before = restart_count_.value_or(now);
   if (now < before || now > std::max(before + 1, told)) {
     Broken("S9: the budget jumped");

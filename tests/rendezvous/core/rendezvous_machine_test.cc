@@ -198,6 +198,54 @@ TEST_CASE("machine: an epoch that leaves no room for a greater one is refused") 
   CHECK(refused[0].kind == Refusal::kFinal);
 }
 
+TEST_CASE("machine: restarts of no round are refused and not counted") {
+  const Policy policy = TestPolicy(1, 1);
+  NodeJoined join = Join(policy, "a", 1);
+  join.stamp.instance = kTestJob;
+  join.restart_count = join.max_restarts = 1;
+  Beginning beginning = FirstStart();
+  beginning.epoch = Epoch{2};
+  SUBCASE("in a new job") {}
+  SUBCASE("of an older coordinator's job") { beginning.is_remembered = true; }
+  SUBCASE("more than the round allows") {
+    beginning.is_remembered = true;
+    join.stamp.epoch = Epoch{1};
+    join.stamp.round = Round{1};
+    join.restart_count = 2;
+  }
+  RendezvousMachine machine(policy, beginning, At(0s));
+  const auto actions = machine.Step(At(0s), join);
+  REQUIRE(Only<Refuse>(actions).size() == 1);
+  CHECK(Only<Refuse>(actions)[0].kind == Refusal::kFinal);
+  CHECK(Only<Record>(actions).empty());
+}
+
+TEST_CASE("machine: restarts that a waiting node tells are kept, as far as the job allows them") {
+  Policy policy = TestPolicy(2, 2);
+  policy.max_restarts = 3;
+  Beginning beginning = FirstStart();
+  beginning.epoch = Epoch{2};
+  beginning.is_remembered = true;
+  NodeJoined join = Join(policy, "a", 1);
+  join.stamp.instance = kTestJob;
+  join.stamp.epoch = Epoch{1};
+  join.stamp.round = Round{2};
+  int kept = 0;
+  SUBCASE("of the job") { kept = join.restart_count = join.max_restarts = 3; }
+  SUBCASE("more than it has") {
+    join.restart_count = join.max_restarts = 5;
+    kept = 3;
+  }
+  SUBCASE("given back") {
+    policy.limits.budget_period = join.policy.limits.budget_period = 3600s;
+    kept = join.restart_count = join.max_restarts = 5;
+  }
+  RendezvousMachine machine(policy, beginning, At(0s));
+  const auto records = Only<Record>(machine.Step(At(0s), join));
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].restart_count == kept);
+}
+
 TEST_CASE("machine: it asks to be stepped once a second while there are members, and only then") {
   const Policy policy = TestPolicy(1, 1);
   RendezvousMachine machine(policy, FirstStart(), At(0s));

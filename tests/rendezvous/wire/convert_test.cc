@@ -19,8 +19,8 @@ v1::AgentMessage JoinMessage() {
   joined.held = Assignment{};
   joined.held->master_addr = "10.0.0.1";
   joined.held->master_port = 29500;
-  joined.restart_count = 2;
-  joined.max_restarts = 3;
+  joined.held->restart_count = joined.restart_count = 2;
+  joined.held->max_restarts = joined.max_restarts = 3;
   const auto message = ToProto(joined, Duration{0});
   REQUIRE(message.ok());
   return *message;
@@ -45,17 +45,19 @@ TEST_CASE("convert: a join survives the wire") {
   CHECK(joined.max_restarts == 3);
 }
 
-TEST_CASE("convert: restarts that an older release tells with its workers' round count") {
+TEST_CASE("convert: restarts are those of the round that is held, or else the join's own") {
   v1::AgentMessage message = JoinMessage();
   v1::Join& join = *message.mutable_join();
-  join.clear_restart_count();
-  join.clear_max_restarts();
-  join.mutable_held()->set_restart_count(1);
-  join.mutable_held()->set_max_restarts(4);
+  SUBCASE("an older release tells them of a held round alone") {
+    join.clear_restart_count();
+    join.clear_max_restarts();
+  }
+  SUBCASE("a node without workers") { join.clear_held(); }
+  SUBCASE("what contradicts the round does not count") { join.set_restart_count(3); }
   const auto event = FromProto(message);
   REQUIRE(event.ok());
-  CHECK(std::get<NodeJoined>(*event).restart_count == 1);
-  CHECK(std::get<NodeJoined>(*event).max_restarts == 4);
+  CHECK(std::get<NodeJoined>(*event).restart_count == 2);
+  CHECK(std::get<NodeJoined>(*event).max_restarts == 3);
 }
 
 TEST_CASE("convert: limits of restarts and a failure's step survive; without them there are none") {
@@ -165,6 +167,8 @@ const Row kMalformed[] = {
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_master_port(0); }},
     {"assignment.restart_count",
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_held()->set_restart_count(~0u); }},
+    {"join.restart_count", [](v1::AgentMessage& m) { m.mutable_join()->set_restart_count(~0u); }},
+    {"join.max_restarts", [](v1::AgentMessage& m) { m.mutable_join()->set_max_restarts(~0u); }},
     {"first_worker_succeeded.rank",
      [](v1::AgentMessage& m) { m.mutable_first_worker_succeeded()->set_rank(~0u); }},
     {"first_worker_succeeded.age_us",
