@@ -16,8 +16,6 @@
 namespace ddprun::launcher {
 namespace {
 
-// What the last messages may take, the coordinator's wait for acknowledgements included.
-constexpr Duration kContactTimeout = std::chrono::seconds(11);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
 // A log file that has kept the log thread for so long when all is over does not answer.

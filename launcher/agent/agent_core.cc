@@ -219,6 +219,7 @@ void AgentCore::On(const LocalFailure& event) {
 
 void AgentCore::On(const AgentTimePassed&) {
   if (state_ == State::kLeaving) {
+    GiveNotice();
     if (leaving_.by > now_) return;
     leaving_.is_clean = false;
     return leaving_.is_draining ? Exit() : Drain();

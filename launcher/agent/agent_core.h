@@ -20,6 +20,9 @@
 
 namespace ddprun::launcher {
 
+// What the last messages may take, the coordinator's wait for acknowledgements included.
+inline constexpr Duration kContactTimeout = std::chrono::seconds(11);
+
 struct AgentPolicy {
   std::string job = "this job";  // as a sentence calls it
   int local_world_size = 1;

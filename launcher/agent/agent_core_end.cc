@@ -321,6 +321,8 @@ void AgentCore::Leave() {
   state_ = State::kLeaving;
   // Workers that do not die are still the worker group's: it may not be destroyed in peace.
   leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};
+  notice_ = Notice{"waiting until the job's other nodes have heard of its end",
+                   now_ + kContactTimeout, now_ + policy_.stopping_notice_delay};
   actions_.push_back(*end_);
 }
 
@@ -340,6 +342,7 @@ void AgentCore::On(const ReportWritten&) {
 
 void AgentCore::On(const rendezvous::ContactEnded&) {
   leaving_.is_contact_ended = true;
+  notice_.reset();
   DrainWhenAnswered();
 }
 
@@ -377,9 +380,9 @@ void AgentCore::Exit() {
 
 std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kDone) return std::nullopt;
-  if (state_ == State::kLeaving) return leaving_.by;
-  TimePoint deadline = std::min(ContactDeadline(), LostNoticeAt());
-  if (notice_) deadline = std::min(deadline, notice_->say_at.value_or(kNever));
+  const TimePoint say_at = notice_ ? notice_->say_at.value_or(kNever) : kNever;
+  if (state_ == State::kLeaving) return std::min(leaving_.by, say_at);
+  TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at});
   if (!suspicions_.empty()) deadline = std::min(deadline, suspicions_.front().judge_at);
   if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {

@@ -48,6 +48,16 @@ TEST_CASE("leaving: what does not answer is waited for until its deadline, and l
     CHECK(bench.Pass(1ms) == "drain");
     CHECK(bench.Step(LogsDrained{}) == "exit-at-once:130");
   }
+  SUBCASE("nodes that have not heard of the end, which is told") {
+    bench.Step(LeftoversGone{});
+    bench.Step(ReportWritten{});
+    CHECK(bench.Pass(1999ms) == "");
+    CHECK(bench.Pass(1ms) == "say");
+    CHECK(bench.Pass(8s) == "");
+    CHECK(bench.Step(rendezvous::ContactEnded{}) == "drain");
+    CHECK(bench.Pass(8s) == "");
+    CHECK(bench.Step(LogsDrained{}) == "exit:130");
+  }
   SUBCASE("the log thread") {
     REQUIRE(bench.Answer() == "drain");
     CHECK(bench.Pass(60s) == "");
