@@ -80,6 +80,18 @@ void HidePrivate(JobView& job) {
   for (NodeView& node : job.nodes) HidePrivate(node);
 }
 
+void EndFirstFailed(JobView& job) {
+  if (!job.first_fault || job.first_fault->round != job.round || job.state == "running") return;
+  for (NodeView& node : job.nodes) {
+    for (RankView& rank : node.ranks) {
+      const bool is_it = rank.rank == job.first_fault->rank && node.age_s > 0;
+      if (!is_it || rank.state != "running") continue;
+      rank.state = "ended";
+      rank.end = job.first_fault->text;
+    }
+  }
+}
+
 JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now) {
   for (const rendezvous::NodeAnswer& answer : answers.answers) {
     const bool is_known =

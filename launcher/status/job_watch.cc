@@ -315,6 +315,7 @@ void JobWatch::JudgeWhenComplete() {
         snapshot->job = AssembleJob(std::move(job), others, now);
         snapshot->at = now;
         judging->Remember(now, !is_alone && !others.is_last, snapshot->job);
+        EndFirstFailed(snapshot->job);
         judged.news = judging->News(judging->judge.Look(now, snapshot->job), was_heard);
         judged.closing_line = judging->judge.ledger().ClosingLine();
         judged.snapshot = std::move(snapshot);

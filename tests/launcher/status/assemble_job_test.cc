@@ -32,5 +32,28 @@ TEST_CASE("assemble job: the buckets of more than 512 ranks are left out") {
   }
 }
 
+TEST_CASE("assemble job: the rank that failed first has ended, whatever its node said last") {
+  JobView job = testing::TrainingJob(2, 2);
+  job.state = "stopping";
+  job.first_fault = FaultView{.rank = 3, .host = "b", .text = "exit code 5", .round = job.round};
+  NodeView& node = job.nodes[1];
+  node.age_s = 4;
+  const RankView& failed = node.ranks[1];
+  REQUIRE(failed.rank == 3);
+  REQUIRE(failed.state == "running");
+  SUBCASE("said before it failed") {
+    EndFirstFailed(job);
+    CHECK(failed.state == "ended");
+    CHECK(failed.end == "exit code 5");
+    CHECK(node.ranks[0].state == "running");
+  }
+  SUBCASE("said just now") { node.age_s = 0; }
+  SUBCASE("of an earlier round") { --job.first_fault->round; }
+  SUBCASE("of a job that runs again") { job.state = "running"; }
+  const std::string before = failed.state;
+  EndFirstFailed(job);
+  CHECK(failed.state == before);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
