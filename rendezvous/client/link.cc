@@ -35,6 +35,8 @@ LinkEnded ToLinkEnded(const grpc::Status& status) {
     case grpc::StatusCode::UNIMPLEMENTED:
       return {true, absl::StrCat("does not understand this node: ", text)};
     default:
+      // gRPC's word for a peer whose system may live and which itself says nothing.
+      if (text == "keepalive watchdog timeout") return {false, "it does not answer"};
       return {false, text.empty() ? "the stream ended" : text};
   }
 }

@@ -49,6 +49,11 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
     if (trouble.outcome == Outcome::kRefused || trouble.outcome == Outcome::kUnreachable) {
       return NobodyThere(place, trouble.text);
     }
+    if (trouble.outcome == Outcome::kForeign) {
+      return absl::UnavailableError(absl::StrCat(
+          "ask the coordinator at ", place, ": another program is there, which says \"",
+          trouble.text, "\"; is this the job's --rdzv_endpoint?"));
+    }
   }
   if (greeting.hello && !Understand(greeting.hello->release, ThisRelease())) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -129,7 +129,11 @@ TEST_CASE("look on: nobody there, another program, and no answer in time, are sa
               "ask the coordinator at 127.0.0.1:" + std::to_string(nobody.port()) +
                   ": Connection refused; "));
   const ForeignServer other("SSH-2.0-OpenSSH_9.2\r\n");
-  CHECK(Holds(ErrorOf(other.port()), "127.0.0.1:" + std::to_string(other.port())));
+  CHECK(
+      ErrorOf(other.port()) ==
+      "ask the coordinator at 127.0.0.1:" + std::to_string(other.port()) +
+          ": another program is there, which says \"SSH-2.0-OpenSSH_9.2\\r\\n\"; is this the job's "
+          "--rdzv_endpoint?");
   const ForeignServer mute("", false);
   CHECK(Holds(ErrorOf(mute.port(), milliseconds(200)), "has not answered in time"));
   CHECK(
