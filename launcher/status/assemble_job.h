@@ -11,8 +11,8 @@ namespace ddprun::launcher {
 // `job`, of this node, with what the others and the coordinator know.
 JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now);
 
-// The rank that failed first, of the round that ends, has ended, also where its node's last word was
-// said before.
+// The rank that failed first, of the round that ends, has ended, also where its node's last word
+// was said before.
 void EndFirstFailed(JobView& job);
 
 // The body of the question that only members of the job ask: with what workers wrote.

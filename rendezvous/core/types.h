@@ -190,8 +190,7 @@ struct Stamp {
 };
 
 // A node is here. With `held` it is re-attaching after a broken session: its workers of that
-// assignment, whose epoch and round are the stamp's, live on. Without, no worker of an earlier
-// round lives on the node.
+// assignment, whose epoch and round are the stamp's, live on. Without, none of an earlier one does.
 struct NodeJoined {
   Stamp stamp;
   NodeInfo node;
