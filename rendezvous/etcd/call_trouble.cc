@@ -47,7 +47,9 @@ std::string TlsTrouble(const std::string& message) {
     return "it ended TLS when it saw this node's certificate, or none: expected --rdzv_conf cert "
            "and key that it believes";
   }
-  if (is_connecting && (has("Socket closed") || has("wrong version number"))) {
+  // A member without TLS ends the connection in the midst of the handshake, in one way or another.
+  const bool is_ended = has("Socket closed") || has("recvmsg:Connection reset by peer");
+  if (is_connecting && (is_ended || has("wrong version number"))) {
     return "it does not answer in TLS: does it have any? without, --rdzv_conf protocol=http";
   }
   if (has("empty address list")) {

@@ -43,7 +43,7 @@ TEST_CASE("call trouble: each mistake with TLS has its sentence") {
               "in peer certificate")
             .find("its certificate is for another name") == 0);
   CHECK(InTls(Connecting("Endpoint read failed")).find("it ended TLS when it saw") == 0);
-  for (const char* why : {"Socket closed",
+  for (const char* why : {"Socket closed", "recvmsg:Connection reset by peer",
                           "Ssl handshake failed: SSL_ERROR_SSL: error:0A00010B:SSL routines::wrong "
                           "version number"}) {
     CHECK(InTls(Connecting(why)).find("it does not answer in TLS") == 0);
