@@ -79,7 +79,7 @@ class InvariantChecker {
   bool was_draining_ = false;
   bool is_recorded_ = false;          // a Record with the verdict was asked for
   std::optional<int> restart_count_;  // empty: not looked at since the start
-  int told_restarts_ = 0;             // the most that was learned of a node
+  int invented_ = 0;                  // restarts that a node told and no failure had caused
   std::vector<std::string> broken_;
 };
 

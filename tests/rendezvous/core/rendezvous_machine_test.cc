@@ -246,6 +246,33 @@ TEST_CASE("machine: restarts that a waiting node tells are kept, as far as the j
   CHECK(records[0].restart_count == kept);
 }
 
+TEST_CASE("machine: restarts of a newer round count behind a node that still holds an older one") {
+  Policy policy = TestPolicy(3, 3);
+  policy.max_restarts = 3;
+  Beginning beginning = FirstStart();
+  beginning.epoch = Epoch{2};
+  beginning.is_remembered = true;
+  RendezvousMachine machine(policy, beginning, At(0s));
+  NodeJoined late = Join(policy, "c", 1);
+  late.stamp.instance = kTestJob;
+  late.stamp.epoch = Epoch{1};
+  late.stamp.round = Round{1};
+  late.held = Assignment{.instance = kTestJob, .epoch = Epoch{1}, .round = Round{1}};
+  late.held->node_count = 3;
+  late.held->world_size = 6;
+  late.max_restarts = late.held->max_restarts = 3;
+  REQUIRE(Only<Refuse>(machine.Step(At(0s), late)).empty());
+  NodeJoined newer = Join(policy, "a", 2);
+  newer.stamp.instance = kTestJob;
+  newer.stamp.epoch = Epoch{1};
+  newer.stamp.round = Round{3};
+  newer.restart_count = 1;
+  newer.max_restarts = 3;
+  const auto records = Only<Record>(machine.Step(At(1s), newer));
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].restart_count == 1);
+}
+
 TEST_CASE("machine: it asks to be stepped once a second while there are members, and only then") {
   const Policy policy = TestPolicy(1, 1);
   RendezvousMachine machine(policy, FirstStart(), At(0s));
