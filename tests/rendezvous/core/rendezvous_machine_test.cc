@@ -258,6 +258,7 @@ TEST_CASE("machine: restarts of a newer round count behind a node that still hol
   late.stamp.epoch = Epoch{1};
   late.stamp.round = Round{1};
   late.held = Assignment{.instance = kTestJob, .epoch = Epoch{1}, .round = Round{1}};
+  late.held->coordinator_is_member = false;
   late.held->node_count = 3;
   late.held->world_size = 6;
   late.max_restarts = late.held->max_restarts = 3;
