@@ -154,8 +154,8 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
                                      const std::vector<Action>& actions) {
   broken_ = CheckState(machine);
   Hear(event);
-  const Membership& members = MachineInspector::Look(machine).members;
-  std::erase_if(last_nodes_, [&](const NodeId& id) { return members.Find(id) == nullptr; });
+  const State& state = MachineInspector::Look(machine);
+  std::erase_if(last_nodes_, [&](const NodeId& id) { return state.members.Find(id) == nullptr; });
   const bool was_over = is_over_;
   std::set<Stamped> sealed_now;
   for (const Action& action : actions) {
@@ -173,10 +173,15 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
     const auto* refuse = std::get_if<Refuse>(&action);
     if (refuse != nullptr && machine.verdict().has_value()) is_over_ = true;
   }
-  // While a round drains, the end may fall due with any event.
+  // While a round drains, or where the time to join is over, the end may fall due with any event.
+  const bool has_stalled = state.stall_ended == state.last_step;
+  const Duration forgiven =
+      has_stalled ? state.stall_ended - state.stall_began - kTick : Duration::zero();
+  const bool is_due = was_draining_ ||
+                      (join_deadline_.has_value() && *join_deadline_ + forgiven <= state.last_step);
   const bool may_go_on =
       (policy_.max_restarts > 0 || policy_.min_nodes < policy_.max_nodes) && !LimitsLosses();
-  if (std::holds_alternative<NodeLeft>(event) && !was_over && !was_draining_ && may_go_on &&
+  if (std::holds_alternative<NodeLeft>(event) && !was_over && !is_due && may_go_on &&
       machine.verdict().has_value() && machine.verdict()->exit_code != 0) {
     Broken("S13: a leave closed the job");
   }
@@ -185,7 +190,8 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
     CheckSpares(machine, rounds_[stamp]);
   }
   CheckBudget(machine, event);
-  was_draining_ = MachineInspector::Look(machine).phase == Phase::kDraining;
+  was_draining_ = state.phase == Phase::kDraining;
+  join_deadline_ = state.JoinDeadline();
   return std::exchange(broken_, {});
 }
 
@@ -293,6 +299,7 @@ void InvariantChecker::OnRestart(bool remembers_end) {
   last_nodes_.clear();
   known_.clear();
   is_finished_ = was_draining_ = false;
+  join_deadline_.reset();
   restart_count_.reset();
   if (remembers_end) return;
   is_over_ = is_recorded_ = false;

@@ -77,6 +77,7 @@ class InvariantChecker {
   bool is_over_ = false;
   bool is_finished_ = false;
   bool was_draining_ = false;
+  std::optional<TimePoint> join_deadline_;
   bool is_recorded_ = false;          // a Record with the verdict was asked for
   std::optional<int> restart_count_;  // empty: not looked at since the start
   int invented_ = 0;                  // restarts that a node told and no failure had caused
