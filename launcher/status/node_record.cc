@@ -71,6 +71,9 @@ void NodeRecord::NoteEvent(const rendezvous::Drained& event) {
 
 void NodeRecord::NoteEvent(const rendezvous::Concluded& event) {
   has_verdict_ = true;
+  if (state_ == "joining") state_ = "stopping";  // no round any more
+  waiting_for_.clear();
+  waiting_until_.reset();
   if (event.verdict.first_failure) NoteFault(*event.verdict.first_failure, assignment_.round.value);
 }
 
@@ -81,11 +84,14 @@ void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
-  // This node's own, which it has ended itself: it leaves the job, or another agent leads.
-  if (hosts_coordinator_) return;
-  contact_lost_ = absl::StrCat(
-      "the coordinator", coordinator_place_.empty() ? "" : absl::StrCat(" at ", coordinator_place_),
-      " does not answer (", event.reason, ")");
+  // This node's own, which it has ended itself: it leaves the job. Where etcd does not renew the
+  // lease it has to, and the workers go on.
+  const bool goes_on = state_ == "preparing" || state_ == "running" || state_ == "succeeded";
+  if (hosts_coordinator_ && (event.is_gone || !goes_on)) return;
+  contact_lost_ =
+      absl::StrCat(hosts_coordinator_ ? "this node's coordinator" : "the coordinator",
+                   coordinator_place_.empty() ? "" : absl::StrCat(" at ", coordinator_place_),
+                   hosts_coordinator_ ? " has stopped (" : " does not answer (", event.reason, ")");
   if (event.is_gone && assignment_.round.value != 0 && assignment_.coordinator_is_member) {
     gone_node_ = absl::StrCat("node ", assignment_.coordinator_node,
                               " is lost: the coordinator's process there is gone");

@@ -7,6 +7,13 @@
 #include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
+namespace {
+
+// A node that lives comes back to a coordinator that was restarted after a pause of 2 s at most
+// and a connect of 2 s; one that has not may be lost, which its return time decides.
+constexpr Duration kMissedAfter = std::chrono::seconds(4);
+
+}  // namespace
 
 void State::WriteRecord() {
   actions.push_back(Record{.instance = instance,
@@ -142,6 +149,10 @@ JobFacts State::Facts(TimePoint now) const {
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
   facts.deadline = WaitDeadline();
   if (phase == Phase::kOpen || phase == Phase::kDraining) facts.gone = GoneText();
+  if (phase == Phase::kReadopting && IsMissingSeats() &&
+      now + members.return_time() >= readopt_until + kMissedAfter) {
+    facts.gone = MissingText();
+  }
   facts.failure = first_failure.has_value() ? FactOf(*first_failure) : last_failure;
   return facts;
 }

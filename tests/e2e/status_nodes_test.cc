@@ -283,14 +283,42 @@ TEST_CASE("status: a coordinator apart tells of the job, and of none yet") {
   CHECK_MESSAGE(coordinator->Wait() == 0, coordinator->Describe());
 }
 
+TEST_CASE("status: a node that died with the coordinator is missed when that is back, with 1") {
+  Job job;
+  const ControlFolder folders[2];
+  const Strings serve = {"coordinator", "--bind=" + job.endpoint()};
+  Node coordinator = job.RunRaw(serve);
+  REQUIRE_MESSAGE(coordinator->WaitForErr("listening on "), coordinator->Describe());
+  // Its return time does not end while the test runs.
+  std::vector<Node> nodes =
+      TwoNodes(job, folders, {"--rdzv_conf=keep_alive_interval=100,keep_alive_max_attempt=6"},
+               {"steps:" + job.File("go")});
+  for (const Node* dead : {&coordinator, &nodes[1]}) {
+    (*dead)->Signal(SIGKILL);
+    CHECK((*dead)->Wait() == 128 + SIGKILL);
+  }
+  coordinator = job.RunRaw(serve);
+  const Strings commands[] = {{"status"}, {"status", "--coordinator=" + job.endpoint()}};
+  for (const Strings& command : commands) {
+    const Told told = AskUntil(job, folders[0], command, Shows("lost node: "));
+    CHECK_MESSAGE(told.code == 1, told.Describe());
+    Holds(told.out, "running: round 1, 2 of 2 nodes");
+    Holds(told.out, "lost node: 1 of the 2 nodes of round 1, node rank ");
+  }
+  nodes[0]->Signal(SIGTERM);
+  CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
+  CHECK_MESSAGE(coordinator->Wait() == 121, coordinator->Describe());  // nobody is left
+}
+
 TEST_CASE("status: a coordinator that is none, or not there, is told of with 2") {
   Job job;
   const ControlFolder folder;
   const Told told = Ask(job, folder, {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(told.code == 2, told.Describe());
   CHECK(told.out.empty());
-  Holds(told.err, "ask the coordinator at " + job.endpoint() +
-                      ": Connection refused; is this the job's --rdzv_endpoint");
+  Holds(told.err,
+        "ask the coordinator at " + job.endpoint() +
+            ": Connection refused; if the job has not ended: is this its --rdzv_endpoint, and");
 }
 
 }  // namespace

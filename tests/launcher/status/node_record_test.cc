@@ -115,6 +115,17 @@ TEST_CASE("node record: before the first round it joins, and says what it waits 
   CHECK(!node.record().has_rank_0());
 }
 
+TEST_CASE("node record: a node that hears the job's end while it joins forms nothing any more") {
+  Lived node;
+  node.Event(Duration{0}, AgentStarted{}).Action(Duration{0}, JoinRound{});
+  node.Event(Duration{0}, rendezvous::Waiting{"1 of 2 nodes", kBegin + seconds(61)});
+  node.Event(seconds(1), rendezvous::Concluded{{.exit_code = 121, .reason = "node b is lost"}});
+  CHECK(node.Node().state == "stopping");
+  CHECK(node.Job().state == "stopping");
+  CHECK(node.Job().waiting_for == "");
+  CHECK_FALSE(node.Job().waiting_left_s);
+}
+
 TEST_CASE("node record: a round's beginning is timed, and its workers are there") {
   Lived node;
   node.Event(Duration{0}, rendezvous::Waiting{"1 of 2 nodes", {}}).Round(1);
@@ -290,6 +301,9 @@ TEST_CASE("node record: a node that has ended the coordinator that it hosted is 
   node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "closed", .is_gone = true});
   CHECK(node.Node().gone_node == "");
   CHECK(node.Node().waiting_for == "");
+  node.Event(seconds(1), rendezvous::ContactLost{.reason = "etcd has not renewed its lease"});
+  CHECK(node.Node().waiting_for ==
+        "this node's coordinator at b:29400 has stopped (etcd has not renewed its lease)");
   node.Event(Duration{0}, rendezvous::ContactMade{"a:29400", false});
   node.Event(seconds(1), rendezvous::ContactLost{.reason = "closed", .is_gone = true});
   CHECK(node.Node().gone_node != "");

@@ -241,6 +241,29 @@ TEST_CASE("machine: the facts follow the job from forming to its end") {
   CHECK(job.machine().Facts(At(4s)).phase == "ended");
 }
 
+TEST_CASE("machine: a node that does not come back to a restarted coordinator is missed") {
+  const Policy policy = TestPolicy(2, 2);
+  Beginning beginning = FirstStart();
+  beginning.epoch = Epoch{2};
+  beginning.is_remembered = true;
+  RendezvousMachine machine(policy, beginning, At(0s));
+  NodeJoined back = testing::Join(policy, "a", 1);
+  back.stamp = InRound(1);
+  back.held = Assignment{.instance = kTestJob, .epoch = Epoch{1}, .round = Round{1}};
+  back.held->coordinator_is_member = false;
+  back.held->node_count = 2;
+  back.held->world_size = 4;
+  for (const Refuse& refusal : Only<Refuse>(machine.Step(At(10s), back))) FAIL(refusal.message);
+  const JobFacts soon = machine.Facts(At(13s));
+  CHECK(soon.phase == "running");
+  CHECK(soon.waiting_for == "the coordinator was restarted: 1 of the 2 nodes of round 1 is back");
+  CHECK(soon.gone == "");
+  const JobFacts late = machine.Facts(At(14s));
+  CHECK(late.phase == "running");
+  CHECK(late.gone ==
+        "1 of the 2 nodes of round 1, node rank 1, has not come back to the restarted coordinator");
+}
+
 TEST_CASE("machine: a coordinator that knows no policy yet has facts, too") {
   const RendezvousMachine machine(std::nullopt, FirstStart(), At(0s));
   const JobFacts facts = machine.Facts(At(0s));
