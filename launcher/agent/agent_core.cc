@@ -83,7 +83,10 @@ bool AgentCore::IsInRound() const {
 void AgentCore::On(const rendezvous::Concluded& event) {
   if (state_ == State::kIdle || state_ == State::kLeaving) return;
   verdict_ = event.verdict;
-  if (std::exchange(ordered_, std::nullopt)) AnswerOrder(false);
+  if (std::exchange(ordered_, std::nullopt)) {
+    AnswerOrder(true);
+    AnswerOrder(false);
+  }
   actions_.push_back(AckVerdict{});  // at once: from here on this node needs no coordinator
   // This end was planned for want of that very word, and the workers are still being stopped.
   if (end_ && (end_->exit_code == kExitLostCoordinator || end_->owner == ExitOwner::kNobody)) {

@@ -191,14 +191,17 @@ void AgentCore::On(const rendezvous::StopRequested& event) {
 }
 
 void AgentCore::AnswerOrder(bool is_after_step, std::string trouble) {
-  actions_.push_back(AnswerStop{is_after_step, std::move(trouble)});
+  const bool is_in_vain = verdict_ && !(is_after_step ? is_stop_passed_on_ : IsStopOf(*verdict_));
+  actions_.push_back(
+      AnswerStop{is_after_step, std::move(trouble), is_in_vain ? verdict_->reason : ""});
 }
 
 void AgentCore::On(const StopOrder& event) {
   const bool is_known = verdict_ || (event.is_after_step && is_stop_passed_on_);
   if (is_known) return AnswerOrder(event.is_after_step);
-  if (state_ == State::kLeaving || end_) {
-    return AnswerOrder(event.is_after_step, "this node is ending by itself");
+  if (end_) {
+    return AnswerOrder(event.is_after_step,
+                       absl::StrCat("this node is ending by itself: ", end_->reason));
   }
   const OrderStop order{event.is_after_step, event.reason};
   if (had_contact_ && !contact_.lost_since) {

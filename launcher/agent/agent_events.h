@@ -103,6 +103,8 @@ struct AnswerStop {
   bool is_after_step = false;  // to those alone who wait for a step; else to all
   // Why other nodes may not hear of it, as a clause; empty: the coordinator has heard it.
   std::string trouble{};
+  // Why the job ends, where that is not by this order; empty: it is, or it goes on to its step.
+  std::string ending{};
 };
 // Find out all there is to say of this end. FailureDescribed follows within seconds.
 struct DescribeFailure {

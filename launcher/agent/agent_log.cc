@@ -150,7 +150,8 @@ struct LineOf {
   }
   Line operator()(const AnswerStop& a) const {
     return {"answering who ordered a stop",
-            a.trouble.empty() ? "" : " trouble=" + Value(a.trouble)};
+            absl::StrCat(a.trouble.empty() ? "" : " trouble=" + Value(a.trouble),
+                         a.ending.empty() ? "" : " ending=" + Value(a.ending))};
   }
   Line operator()(const DescribeFailure& a) const {
     return {"describing failure", EndValues(a.assignment, a.end)};

@@ -304,8 +304,9 @@ constexpr CommandRow kCommands[] = {
     {"stop",
      "Ends a job on all its nodes, from any of them: its workers get SIGTERM and their grace, and "
      "ddprun ends with 143 everywhere. With --after_step they are asked to save and end by "
-     "themselves, and their exit codes count. Exits with 0 once the job's coordinator has heard "
-     "it, with 1 when only agents on this machine have, with 2 when the job cannot be asked.",
+     "themselves, and their exit codes count. Exits with 0 once the job's coordinator has heard it "
+     "or the job ends anyway, with 1 when only agents on this machine have heard it or "
+     "--after_step comes too late, with 2 when the job cannot be asked.",
      kStopTable, nullptr, true},
     {"logs", "Shows the last of what one rank has written, on whatever node it runs.", kLogsTable,
      nullptr, true},

@@ -112,7 +112,7 @@ int List(const AskOptions& options) {
   std::string text;
   for (const FoundJob& found : jobs) {
     const bool is_told = !found.job.is_healthy && !found.job.problems.empty();
-    absl::StrAppend(&text, JobLine(found.job),
+    absl::StrAppend(&text, JobLine(found, jobs),
                     is_told ? "; " + found.job.problems.front().text : "", "\n");
   }
   if (jobs.empty() && troubles.empty()) text = "no job of yours runs on this machine\n";
@@ -120,34 +120,42 @@ int List(const AskOptions& options) {
   return printed != kExitSuccess ? printed : code;
 }
 
-// What the agent says of what it refuses.
-absl::Status ErrorOf(const ControlReply& reply) {
-  const json body = json::parse(reply.body, nullptr, false);
-  const std::string text = body.is_object() && body.contains("error") && body["error"].is_string()
-                               ? body["error"].get<std::string>()
-                               : absl::StrCat("it answers with HTTP ", reply.status);
-  return absl::UnavailableError(EscapeControl(text));
+// That member of an answer; "": it has none, or it is no text.
+std::string TextIn(const json& body, const char* name) {
+  const auto entry = body.find(name);
+  return entry != body.end() && entry->is_string() ? entry->get<std::string>() : std::string();
 }
 
-// Why other nodes may not hear of it; empty: the coordinator has heard it. Or that the agent there
-// does not answer, or refuses.
-absl::StatusOr<std::string> GiveStopOrder(const std::string& socket_path, bool is_after_step) {
+// What the agent says of what it refuses.
+absl::Status ErrorOf(const ControlReply& reply) {
+  const std::string text = TextIn(json::parse(reply.body, nullptr, false), "error");
+  return absl::UnavailableError(text.empty() ? absl::StrCat("it answers with HTTP ", reply.status)
+                                             : EscapeControl(text));
+}
+
+// What an agent says of a stop order.
+struct StopReply {
+  std::string trouble;  // why other nodes may not hear of it; empty: the coordinator has heard it
+  std::string ending;   // why the job ends without it; empty: it ends by it
+};
+
+// An error: the agent there does not answer, or refuses.
+absl::StatusOr<StopReply> GiveStopOrder(const std::string& socket_path, bool is_after_step) {
   const absl::StatusOr<ControlReply> reply =
       AskControl(socket_path, "POST", is_after_step ? "/stop?after_step=1" : "/stop", kPatience);
   if (!reply.ok()) return reply.status();
   if (reply->status != 200) return ErrorOf(*reply);
   const json body = json::parse(reply->body, nullptr, false);
-  const auto trouble = body.find("trouble");
-  return trouble != body.end() && trouble->is_string() ? trouble->get<std::string>() : "";
+  return StopReply{TextIn(body, "trouble"), TextIn(body, "ending")};
 }
 
 int Stop(const AskOptions& options) {
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
-  std::vector<absl::StatusOr<std::string>> replies = {
+  std::vector<absl::StatusOr<StopReply>> replies = {
       GiveStopOrder(found->socket_path, options.is_after_step)};
-  const auto is_heard = [](const absl::StatusOr<std::string>& reply) {
-    return reply.ok() && reply->empty();
+  const auto is_heard = [](const absl::StatusOr<StopReply>& reply) {
+    return reply.ok() && reply->trouble.empty();
   };
   if (!is_heard(replies.front())) {
     const std::vector<std::string>& others = found->other_sockets;
@@ -155,15 +163,24 @@ int Stop(const AskOptions& options) {
     AtOnce(others.size(),
            [&](size_t i) { replies[1 + i] = GiveStopOrder(others[i], options.is_after_step); });
   }
-  if (std::any_of(replies.begin(), replies.end(), is_heard)) {
+  const auto heard = std::find_if(replies.begin(), replies.end(), is_heard);
+  if (heard != replies.end() && !(*heard)->ending.empty()) {
+    const std::string ends = absl::StrCat("job ", EscapeControl(found->job.run_id),
+                                          " ends already: ", EscapeControl((*heard)->ending));
+    if (!options.is_after_step) return Print(ends + "\n");
+    return Complain(
+        absl::FailedPreconditionError(ends + "; its workers are not asked to save any more"),
+        kExitUnheard);
+  }
+  if (heard != replies.end()) {
     return Print(absl::StrCat(options.is_after_step ? "asked job " : "stopping job ",
                               found->job.run_id,
                               options.is_after_step ? " to save and end after its step\n" : "\n"));
   }
   std::set<std::string> troubles(found->troubles.begin(), found->troubles.end());
   int agents = 0;
-  for (const absl::StatusOr<std::string>& reply : replies) {
-    troubles.emplace(reply.ok() ? *reply : std::string(reply.status().message()));
+  for (const absl::StatusOr<StopReply>& reply : replies) {
+    troubles.emplace(reply.ok() ? reply->trouble : std::string(reply.status().message()));
     if (reply.ok()) ++agents;
   }
   const std::string why = absl::StrJoin(troubles, "; ");
@@ -191,9 +208,19 @@ std::string ForReader(const std::string& text) {
   return shown;
 }
 
+// Of a job that has not formed a round yet nobody knows which ranks it will have.
+absl::Status CheckRank(const char* command, int rank, const JobView& job) {
+  if (rank < job.world_size || job.world_size == 0) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(
+      command, ": there is no rank ", rank, " in this job, which has ",
+      job.world_size == 1 ? "rank 0 alone" : absl::StrCat("ranks 0 to ", job.world_size - 1)));
+}
+
 int Logs(const AskOptions& options) {
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
+  const absl::Status exists = CheckRank("logs", *options.rank, found->job);
+  if (!exists.ok()) return Complain(exists, kExitCannotAsk);
   uint64_t offset = 0;
   json round;  // of the worker that has written them
   for (bool is_first = true;; is_first = false) {
@@ -231,11 +258,8 @@ int Dump(const AskOptions& options) {
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
   for (const int rank : options.ranks) {
-    if (rank < found->job.world_size) continue;
-    return Complain(
-        absl::NotFoundError(absl::StrCat("dump: there is no rank ", rank,
-                                         " in this job, which has ", found->job.world_size)),
-        kExitCannotAsk);
+    const absl::Status exists = CheckRank("dump", rank, found->job);
+    if (!exists.ok()) return Complain(exists, kExitCannotAsk);
   }
   // The agent has a working directory of its own.
   const std::string wanted = options.directory.empty() ? "." : options.directory;
@@ -252,6 +276,10 @@ int Dump(const AskOptions& options) {
     return Complain(absl::ErrnoToStatus(errno, absl::StrCat("find the folder ", Quoted(wanted))),
                     kExitCannotAsk);
   }
+  if (isatty(STDERR_FILENO) == 1) {
+    std::fprintf(stderr, "ddprun: reading stacks, for up to %d s where nodes do not answer\n",
+                 static_cast<int>(kDumpPatience / std::chrono::seconds(1)));
+  }
   const absl::StatusOr<ControlReply> reply =
       AskControl(found->socket_path, "POST",
                  absl::StrCat("/dump?dir=", QueryValue(directory.get()),
@@ -259,18 +287,15 @@ int Dump(const AskOptions& options) {
                  kDumpPatience);
   if (!reply.ok()) return Complain(reply.status(), kExitCannotAsk);
   const json body = json::parse(reply->body, nullptr, false);
-  const auto text = [&body](const char* name) {
-    const auto entry = body.find(name);
-    return entry != body.end() && entry->is_string() ? entry->get<std::string>() : std::string();
-  };
   if (reply->status != 200 || !body.is_object()) return Complain(ErrorOf(*reply), kExitCannotAsk);
-  if (text("sentence").empty()) {
-    return Complain(absl::UnavailableError(EscapeControl(text("error"))), kExitUnhealthy);
+  if (TextIn(body, "sentence").empty()) {
+    return Complain(absl::UnavailableError(EscapeControl(TextIn(body, "error"))), kExitUnhealthy);
   }
-  const int printed = Print(absl::StrCat(EscapeControl(text("sentence")), "\nstacks are in ",
-                                         EscapeControl(text("folder")), "\n"));
-  if (text("error").empty()) return printed;
-  return Complain(absl::UnavailableError(EscapeControl(text("error"))), kExitUnhealthy);
+  const int printed =
+      Print(absl::StrCat(EscapeControl(TextIn(body, "sentence")), "\nstacks are in ",
+                         EscapeControl(TextIn(body, "folder")), "\n"));
+  if (TextIn(body, "error").empty()) return printed;
+  return Complain(absl::UnavailableError(EscapeControl(TextIn(body, "error"))), kExitUnhealthy);
 }
 
 }  // namespace

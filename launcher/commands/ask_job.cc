@@ -156,14 +156,12 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   }
   std::vector<std::string> lines;
   for (const FoundJob& found : jobs) {
-    lines.push_back(absl::StrCat("  ", JobLine(found.job),
-                                 job_id.empty() ? "" : absl::StrCat("; ", found.socket_path)));
+    lines.push_back(absl::StrCat("  ", JobLine(found, jobs)));
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(jobs.size(), " jobs ",
-                   job_id.empty() ? "run here; which one?"
-                                  : "have this id; which one (the path behind it names it)?",
-                   "\n", absl::StrJoin(lines, "\n")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      jobs.size(), " jobs ",
+      job_id.empty() ? "run here; which one?" : "have this id; which one (its path names it)?",
+      "\n", absl::StrJoin(lines, "\n")));
 }
 
 absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path) {
@@ -187,8 +185,13 @@ absl::StatusOr<JobView> LookFromOutside(
   return job;
 }
 
-std::string JobLine(const JobView& job) {
-  return absl::StrCat(job.run_id, ": ", job.sentence,
+std::string JobLine(const FoundJob& found, const std::vector<FoundJob>& jobs) {
+  const JobView& job = found.job;
+  const auto same_id = std::count_if(jobs.begin(), jobs.end(), [&job](const FoundJob& other) {
+    return other.job.run_id == job.run_id;
+  });
+  return absl::StrCat(job.run_id, same_id > 1 ? absl::StrCat(" (", found.socket_path, ")") : "",
+                      ": ", job.sentence,
                       job.program.empty() ? "" : absl::StrCat(" (", job.program, ")"));
 }
 

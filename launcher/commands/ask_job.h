@@ -41,8 +41,9 @@ absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path);
 absl::StatusOr<JobView> LookFromOutside(
     const Endpoint& coordinator, const std::shared_ptr<const rendezvous::TlsIdentity>& identity);
 
-// One line for `ddprun list`: "job1: running: round 1, 1 node, ...".
-std::string JobLine(const JobView& job);
+// One line for `ddprun list`: "job1: running: round 1, 1 node, ...". Of several of `jobs` with one
+// id each with its socket's path, which names it alone.
+std::string JobLine(const FoundJob& found, const std::vector<FoundJob>& jobs);
 
 }  // namespace ddprun::launcher
 

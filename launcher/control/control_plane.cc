@@ -36,15 +36,20 @@ constexpr char kMetricsDoor[] = "metrics";
 constexpr char kPrivateChannel[] = "private";
 constexpr char kPublicChannel[] = "public";
 
-HttpReply Error(int status, const std::string& text) {
-  return {.status = status, .type = kJson, .body = json{{"error", text}}.dump() + "\n"};
+// Texts of others may be no UTF-8.
+std::string Dumped(const json& body) {
+  return body.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-// `trouble`: why other nodes may not hear of it; empty: they do.
-HttpReply StopReply(const std::string& trouble) {
+HttpReply Error(int status, const std::string& text) {
+  return {.status = status, .type = kJson, .body = Dumped({{"error", text}})};
+}
+
+HttpReply StopReply(const AnswerStop& answer) {
   json body = json::object();
-  if (!trouble.empty()) body["trouble"] = trouble;
-  return {.type = kJson, .body = body.dump() + "\n"};
+  if (!answer.trouble.empty()) body["trouble"] = answer.trouble;
+  if (!answer.ending.empty()) body["ending"] = answer.ending;
+  return {.type = kJson, .body = Dumped(body)};
 }
 
 // A query's number; -1: it is none.
@@ -289,7 +294,7 @@ void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answe
     if (asker == stop_askers_.end()) return;
     const auto give = std::move(asker->second.answer);
     stop_askers_.erase(asker);
-    give(StopReply("the coordinator has not confirmed it in time"));
+    give(StopReply({.trouble = "the coordinator has not confirmed it in time"}));
   });
   stop_askers_[id] = {is_after_step, std::move(timer), std::move(answer)};
   hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
@@ -299,7 +304,7 @@ void ControlPlane::AnswerStops(const AnswerStop& answer) {
   auto askers = std::exchange(stop_askers_, {});
   for (auto& [id, asker] : askers) {
     if (asker.is_after_step || !answer.is_after_step) {
-      asker.answer(StopReply(answer.trouble));
+      asker.answer(StopReply(answer));
     } else {
       stop_askers_[id] = std::move(asker);
     }

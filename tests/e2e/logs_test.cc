@@ -37,7 +37,7 @@ TEST_CASE("logs: a rank's stderr is shown, and that its stdout is not here") {
   const Told none = Ask(job, folder, LogsOf(2));
   CHECK_MESSAGE(none.code == 2, none.Describe());
   CHECK(none.out.empty());
-  Holds(none.err, "there is no rank 2 in this job");
+  Holds(none.err, "logs: there is no rank 2 in this job, which has ranks 0 to 1");
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }

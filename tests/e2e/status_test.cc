@@ -222,6 +222,34 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
   CHECK_MESSAGE(b->Wait() == 0, b->Describe());
 }
 
+TEST_CASE("status: jobs with one id are told apart by their sockets, which name them") {
+  Job job;
+  const ControlFolder folder;
+  const Strings steps = {"step:{rank}7", "until:" + job.File("go")};
+  const auto a = RunReporting(job, folder, {"--rdzv_id=twin", "--nproc_per_node=1"}, steps);
+  const auto b = RunReporting(job, folder, {"--rdzv_id=twin", "--nproc_per_node=2"}, steps);
+  AskUntil(job, folder, {"list", "--json"}, [](const Told& told) {
+    const json all = told.json();
+    return all.is_array() && all.size() == 2 && all[0]["state"] == "running" &&
+           all[1]["state"] == "running";
+  });
+  const Strings sockets = folder.Sockets();
+  REQUIRE(sockets.size() == 2);
+  const Told list = Ask(job, folder, {"list"});
+  const Told which = Ask(job, folder, {"status"});
+  const Told which_twin = Ask(job, folder, {"status", "twin"});
+  for (const std::string& socket : sockets) {
+    for (const std::string& text : {list.out, which.err, which_twin.err}) {
+      Holds(text, "twin (" + socket + "): running: ");
+    }
+  }
+  Holds(which_twin.err, "2 jobs have this id; which one (its path names it)?");
+  CHECK(Ask(job, folder, {"status", sockets[0], "--json"}).code == 0);
+  job.Touch("go");
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 0, b->Describe());
+}
+
 TEST_CASE("status: where no job runs that is said, with 2; a list of none is a list") {
   Job job;
   const ControlFolder folder;

@@ -113,6 +113,31 @@ TEST_CASE("stop: after --after_step a stop still ends a job whose workers do not
   CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
 }
 
+TEST_CASE("stop: of a job that ends by itself it says why, and no worker is asked to save") {
+  Job job;
+  const ControlFolder folders[2];
+  std::vector<Node> nodes;
+  for (const ControlFolder& folder : folders) {
+    nodes.push_back(RunToy(job, folder, job.NodeOptions(1, "2", {"--rdzv_id=digits"}),
+                           {"block:15", "touch:" + job.File("up{rank}"), "await:15",
+                            "touch:" + job.File("told"), "until:" + job.File("saved")}));
+    // The first one serves the job, and lives.
+    REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+  }
+  for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
+  nodes[1]->Signal(SIGKILL);
+  REQUIRE(job.WaitForFile("told"));
+  const Told at_once = AskUntil(job, folders[0], {"stop"}, Shows("ends already"));
+  CHECK_MESSAGE(at_once.code == 0, at_once.Describe());
+  Holds(at_once.out, "job digits ends already: node ");
+  const Told after_step = Ask(job, folders[0], {"stop", "--after_step"});
+  CHECK_MESSAGE(after_step.code == 1, after_step.Describe());
+  CHECK(after_step.out.empty());
+  Holds(after_step.err, "; its workers are not asked to save any more\n");
+  job.Touch("saved");
+  CHECK_MESSAGE(nodes[0]->Wait() == 121, nodes[0]->Describe());
+}
+
 TEST_CASE("stop: a job that forms is ended, too") {
   Job job;
   const ControlFolder folder;

@@ -24,7 +24,7 @@ struct Printer {
   }
   std::string operator()(const AnswerStop& a) const {
     return std::string(a.is_after_step ? "answer-after-step" : "answer") +
-           (a.trouble.empty() ? "" : "-alone");
+           (a.trouble.empty() ? "" : "-alone") + (a.ending.empty() ? "" : "-in-vain");
   }
   std::string operator()(const DescribeFailure& a) const {
     return "describe:" + std::to_string(a.end.local_rank);

@@ -43,7 +43,7 @@ TEST_CASE("stop order: in contact the coordinator is told, and its verdict ends 
   CHECK(bench.Step(kAtOnce) == "order");
   // Until it is heard nothing else happens; said again, it is told again.
   CHECK(bench.Step(kAtOnce) == "order");
-  CHECK(bench.Step(StopVerdict()) == "answer ack say stop:15");
+  CHECK(bench.Step(StopVerdict()) == "answer-after-step-in-vain answer ack say stop:15");
   CHECK(bench.Step(kAtOnce) == "answer");
   CHECK(bench.End(0, 143, kTerm) == "");
   CHECK(bench.End(1, 143, kTerm) == "");
@@ -51,6 +51,36 @@ TEST_CASE("stop order: in contact the coordinator is told, and its verdict ends 
   CHECK(bench.Step(kAtOnce) == "answer");
   CHECK(bench.Answer() == "drain");
   CHECK(bench.Step(LogsDrained{}) == "exit:143");
+}
+
+TEST_CASE("stop order: who orders a stop of a job that ends by itself hears why it ends") {
+  const Concluded failed{Verdict{.exit_code = 3, .reason = "rank 1 failed"}};
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  SUBCASE("ordered after its verdict") {
+    CHECK(bench.Step(failed) == "ack stop:15");
+    CHECK(bench.Step(kAtOnce) == "answer-in-vain");
+    CHECK(bench.Step(kAfterStep) == "answer-after-step-in-vain");
+  }
+  SUBCASE("ordered before, and heard too late") {
+    CHECK(bench.Step(kAfterStep) == "order-after-step");
+    CHECK(bench.Step(failed) == "answer-after-step-in-vain answer-in-vain ack stop:15");
+  }
+  SUBCASE("one that ends at once overtakes one that waits for the step") {
+    CHECK(bench.Step(kAfterStep) == "order-after-step");
+    CHECK(bench.Step(kAtOnce) == "order");
+    CHECK(bench.Step(StopVerdict()) == "answer-after-step-in-vain answer ack say stop:15");
+    CHECK(bench.Step(kAfterStep) == "answer-after-step-in-vain");
+  }
+  SUBCASE("the workers were asked, and have ended well") {
+    bench.Step(StopRequested{kWho});
+    CHECK(bench.Step(Concluded{Verdict{.exit_code = 0, .reason = "all succeeded"}}) ==
+          "ack stop:15");
+    CHECK(bench.Step(kAfterStep) == "answer-after-step");
+    CHECK(bench.Step(kAtOnce) == "answer-in-vain");
+  }
 }
 
 TEST_CASE("stop order: the verdict ends nodes that join, prepare, or are done with their work") {
@@ -209,9 +239,9 @@ TEST_CASE("stop order: what comes when the end is known, or while leaving, chang
   bench.End(0, 0);
   bench.End(1, 0);
   bench.Step(WorkersGone{});
-  CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
-  CHECK(bench.Step(kAtOnce) == "answer");
-  CHECK(bench.Step(kAfterStep) == "answer-after-step");
+  CHECK(bench.Step(Concluded{Verdict{.reason = "all succeeded"}}) == "ack end:0");
+  CHECK(bench.Step(kAtOnce) == "answer-in-vain");
+  CHECK(bench.Step(kAfterStep) == "answer-after-step-in-vain");
   CHECK(bench.Step(StopRequested{kWho}) == "");
   CHECK(bench.Answer() == "drain");
   CHECK(bench.Step(LogsDrained{}) == "exit:0");
@@ -271,7 +301,7 @@ TEST_CASE("stop order: who does not wait for a step is not answered by those who
   CHECK(bench.Step(kAtOnce) == "order");
   // The coordinator has heard the first one: whoever gave it, here or elsewhere.
   CHECK(bench.Step(StopRequested{kWho}) == "ask:" + kWho);
-  CHECK(bench.Step(StopVerdict()) == "answer ack say stop:15");
+  CHECK(bench.Step(StopVerdict()) == "answer-after-step answer ack say stop:15");
 }
 
 TEST_CASE("stop order: the end names who ordered it, and is the user's") {
@@ -318,7 +348,7 @@ TEST_CASE(
   SUBCASE("it was heard") {
     CHECK(bench.Step(now) == "order");
     CHECK(bench.Step(Concluded{Verdict{143, "stopped by ddprun stop on node a", {}}}) ==
-          "answer ack say stop:15");
+          "answer-after-step-in-vain answer ack say stop:15");
     CHECK(bench.Step(ContactLost{"timed out", false}) == "");
   }
 }
