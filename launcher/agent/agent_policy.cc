@@ -111,7 +111,10 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
   policy.evict_after = config.rendezvous_options.evict_after.value_or(policy.evict_after);
   if (config.is_endpoint_assumed) {
-    policy.meeting_place = absl::StrCat(config.endpoint.host, ":", config.endpoint.port);
+    policy.meeting_place = absl::StrCat(
+        config.endpoint.host, ":", config.endpoint.port, " (of this host alone, as no ",
+        config.rendezvous == RendezvousKind::kStatic ? "--master_addr" : "--rdzv_endpoint",
+        " was given)");
   }
   if (config.rendezvous == RendezvousKind::kStatic) {
     policy.is_static = true;

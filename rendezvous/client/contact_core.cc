@@ -337,9 +337,8 @@ std::string ContactCore::AttemptText(const Looked& look) const {
 }
 
 std::string ContactCore::WaitText(const std::string& last_try) const {
-  const std::string whose = IsElected() ? "whom etcd names, " : "at ";
-  return absl::StrCat("waiting for the coordinator ", whose, Place(), " (last try: ", last_try,
-                      ")");
+  return absl::StrCat("waiting for the coordinator ", IsElected() ? "whom etcd names, " : "at ",
+                      MeetingPlace(""), " (last try: ", last_try, ")");
 }
 
 std::string ContactCore::Place(const std::string& ip) const {
@@ -349,15 +348,14 @@ std::string ContactCore::Place(const std::string& ip) const {
 }
 
 std::string ContactCore::GiveUpText() const {
-  const auto limit =
-      std::chrono::duration_cast<std::chrono::seconds>(options_.policy.join_timeout).count();
+  const int64_t limit = SecondsLeft(options_.policy.join_timeout);
   if (!is_name_checked_) return trouble_;
   if (is_ending_) {
     return absl::StrCat(JobText(options_.policy.run_id), " at ", Place(ip_),
                         " was ending, and no next one came within ", limit,
                         " s; last try: ", trouble_);
   }
-  return absl::StrCat("no coordinator answered at ", Place(ip_), " within ", limit,
+  return absl::StrCat("no coordinator answered at ", MeetingPlace(ip_), " within ", limit,
                       " s; last try: ", trouble_.empty() ? kLongLookText : trouble_.c_str());
 }
 

@@ -309,6 +309,9 @@ class ContactCore {
   }
   // "HOST:PORT", with the address behind the name where it differs: "node1:29400 (10.0.0.1)".
   std::string Place(const std::string& ip = "") const;
+  std::string MeetingPlace(const std::string& ip) const {
+    return options_.policy.meeting_place.empty() ? Place(ip) : options_.policy.meeting_place;
+  }
   std::string AttemptText(const Looked& look) const;
   std::string WaitText(const std::string& last_try) const;
   std::string PortHere() const;

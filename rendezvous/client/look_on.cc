@@ -30,7 +30,8 @@ constexpr size_t kMaxBytes = size_t{128} << 20;
 absl::Status NobodyThere(const std::string& place, const std::string& why) {
   return absl::UnavailableError(
       absl::StrCat("ask the coordinator at ", place, ": ", why,
-                   "; is this the job's --rdzv_endpoint, and may this host reach it?"));
+                   "; if the job has not ended: is this its --rdzv_endpoint, and may this host "
+                   "reach it?"));
 }
 
 absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,

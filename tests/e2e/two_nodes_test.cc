@@ -126,9 +126,10 @@ TEST_CASE("two nodes: a node that waits where nobody told it to says where") {
                     "--master_port=" + std::to_string(job.port()), "--rdzv_conf=join_timeout=1"},
                    {"wait"});
   REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
-  CHECK_MESSAGE(a->err().find("1 of 2 nodes, waiting for 1 more at 127.0.0.1:" +
-                              std::to_string(job.port())) != std::string::npos,
-                a->Describe());
+  CHECK_MESSAGE(
+      a->err().find("1 of 2 nodes, waiting for 1 more at 127.0.0.1:" + std::to_string(job.port()) +
+                    " (of this host alone, as no --master_addr was given)") != std::string::npos,
+      a->Describe());
 }
 
 TEST_CASE(

@@ -134,7 +134,11 @@ TEST_CASE("agent policy: those that wait hear of an endpoint that nobody named")
   config.endpoint = {"127.0.0.1", 29500};
   CHECK(RendezvousPolicyOf(config).meeting_place == "");
   config.is_endpoint_assumed = true;
-  CHECK(RendezvousPolicyOf(config).meeting_place == "127.0.0.1:29500");
+  CHECK(RendezvousPolicyOf(config).meeting_place ==
+        "127.0.0.1:29500 (of this host alone, as no --rdzv_endpoint was given)");
+  config.rendezvous = RendezvousKind::kStatic;
+  CHECK(RendezvousPolicyOf(config).meeting_place ==
+        "127.0.0.1:29500 (of this host alone, as no --master_addr was given)");
 }
 
 }  // namespace

@@ -113,8 +113,7 @@ TEST_CASE("contact: waiting is told after half a second, once a reason, with its
   bench.now += seconds(1);
   CHECK(bench.Step(TimePassed{}) == "look");
   CHECK(bench.Step(Saw(Outcome::kRefused)) == "");
-  bench.now += seconds(1);
-  bench.Step(TimePassed{});
+  bench.Pass(seconds(1));
   CHECK(bench.Step(Saw(Outcome::kUnreachable, "No route to host")) == "emit waiting");
 }
 
@@ -128,6 +127,17 @@ TEST_CASE("contact: a wait without a coordinator ends after join_timeout and say
         "no coordinator answered at coord:29400 (10.0.0.9) within 600 s; last try: Connection "
         "refused");
   CHECK(bench.core.state() == State::kOver);
+}
+
+TEST_CASE("contact: who waits where nobody named a place hears which it is, and that nobody did") {
+  ContactOptions options = Elsewhere();
+  options.policy.meeting_place = "h:1 (here alone)";
+  ContactBench bench(options);
+  bench.Step(JoinCommand{});
+  CHECK(bench.Pass(seconds(2)) == "emit waiting");
+  CHECK(Contains(bench.text, "waiting for the coordinator at h:1 (here alone) (last try: "));
+  CHECK(bench.Pass(seconds(600)) == "emit failed");
+  CHECK(Contains(bench.text, "no coordinator answered at h:1 (here alone) within 600 s; "));
 }
 
 TEST_CASE("contact: a look that never ends is told of, and gives up as any other") {
