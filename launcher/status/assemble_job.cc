@@ -45,7 +45,8 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
     job.node_count = facts.node_count;
     job.world_size = facts.world_size;
   }
-  if (facts.phase != "running") job.state = facts.phase;
+  // A spare forms nothing.
+  if (facts.phase != "running" || job.state == "forming") job.state = facts.phase;
   if (job.state.empty()) job.state = facts.phase;
   if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
   job.gone_nodes = EscapeControl(facts.gone);

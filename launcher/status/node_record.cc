@@ -74,7 +74,9 @@ void NodeRecord::NoteEvent(const rendezvous::Concluded& event) {
   if (state_ == "joining") state_ = "stopping";  // no round any more
   waiting_for_.clear();
   waiting_until_.reset();
-  if (event.verdict.first_failure) NoteFault(*event.verdict.first_failure, assignment_.round.value);
+  const rendezvous::Verdict& verdict = event.verdict;
+  if (verdict.first_failure) return NoteFault(*verdict.first_failure, assignment_.round.value);
+  if (verdict.exit_code == rendezvous::kRendezvousExitCode) gone_nodes_ = verdict.reason;
 }
 
 void NodeRecord::NoteEvent(const rendezvous::ContactMade& event) {
@@ -91,7 +93,7 @@ void NodeRecord::NoteEvent(const rendezvous::ContactLost& event) {
   contact_lost_ =
       absl::StrCat(hosts_coordinator_ ? "this node's coordinator" : "the coordinator",
                    coordinator_place_.empty() ? "" : absl::StrCat(" at ", coordinator_place_),
-                   hosts_coordinator_ ? " has stopped (" : " does not answer (", event.reason, ")");
+                   hosts_coordinator_ ? " has stopped (" : " is out of reach (", event.reason, ")");
   if (event.is_gone && assignment_.round.value != 0 && assignment_.coordinator_is_member) {
     gone_node_ = absl::StrCat("node ", assignment_.coordinator_node,
                               " is lost: the coordinator's process there is gone");
@@ -210,6 +212,7 @@ void NodeRecord::Fill(TimePoint now, bool show_private, JobView& view) const {
   if (show_private) view.program = part_.program;
   view.state = JobState(state_);
   view.is_ending = has_verdict_;
+  view.gone_nodes = EscapeControl(gone_nodes_);
   view.min_nodes = part_.min_nodes;
   view.max_nodes = part_.max_nodes;
   view.max_restarts = part_.max_restarts;

@@ -93,6 +93,7 @@ class NodeRecord {
   std::optional<TimePoint> waiting_until_;
   std::string coordinator_place_, contact_lost_;
   std::string gone_node_;
+  std::string gone_nodes_;  // that end the job, by its verdict; empty: none do
   std::string stop_asked_;  // that its ranks are to end; empty: nobody has asked for it
   rendezvous::Assignment assignment_;
   std::map<int, Worker> workers_;

@@ -255,7 +255,7 @@ TEST_CASE("status: the node that serves the job and is told to stop is stopping,
   CHECK_MESSAGE(ProblemsOf(seen) == Strings{}, seen.dump());
   const Told told = Ask(job, folders[0], {"status"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  CHECK_MESSAGE(told.out.find("does not answer") == std::string::npos, told.Describe());
+  CHECK_MESSAGE(told.out.find("coordinator at ") == std::string::npos, told.Describe());
   job.Touch("go");
   CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
   nodes[1]->Signal(SIGTERM);

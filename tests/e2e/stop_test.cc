@@ -130,6 +130,10 @@ TEST_CASE("stop: of a job that ends by itself it says why, and no worker is aske
   const Told at_once = AskUntil(job, folders[0], {"stop"}, Shows("ends already"));
   CHECK_MESSAGE(at_once.code == 0, at_once.Describe());
   Holds(at_once.out, "job digits ends already: node ");
+  const Told status = Ask(job, folders[0], {"status"});
+  CHECK_MESSAGE(status.code == 1, status.Describe());
+  Holds(status.out, "stopping: round 1, ");
+  Holds(status.out, "lost node: node ");
   const Told after_step = Ask(job, folders[0], {"stop", "--after_step"});
   CHECK_MESSAGE(after_step.code == 1, after_step.Describe());
   CHECK(after_step.out.empty());

@@ -32,6 +32,22 @@ TEST_CASE("assemble job: the buckets of more than 512 ranks are left out") {
   }
 }
 
+TEST_CASE("assemble job: a round runs where this node is a spare, or joins it just now") {
+  rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};
+  answers.facts.run_id = "digits";
+  const auto state = [&](const char* here, const char* phase) {
+    answers.facts.phase = phase;
+    JobView job;
+    job.state = here;
+    return AssembleJob(std::move(job), answers, TimePoint()).state;
+  };
+  CHECK(state("forming", "running") == "running");
+  CHECK(state("starting", "running") == "starting");
+  CHECK(state("stopping", "running") == "stopping");
+  CHECK(state("running", "forming") == "forming");
+  CHECK(state("", "running") == "running");
+}
+
 TEST_CASE("assemble job: the rank that failed first has ended, whatever its node said last") {
   JobView job = testing::TrainingJob(2, 2);
   job.state = "stopping";

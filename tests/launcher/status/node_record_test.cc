@@ -122,6 +122,7 @@ TEST_CASE("node record: a node that hears the job's end while it joins forms not
   node.Event(seconds(1), rendezvous::Concluded{{.exit_code = 121, .reason = "node b is lost"}});
   CHECK(node.Node().state == "stopping");
   CHECK(node.Job().state == "stopping");
+  CHECK(node.Job().gone_nodes == "node b is lost");
   CHECK(node.Job().waiting_for == "");
   CHECK_FALSE(node.Job().waiting_left_s);
 }
@@ -269,8 +270,8 @@ TEST_CASE("node record: a lost coordinator is what it waits for, until it is bac
   node.Event(Duration{0}, rendezvous::ContactMade{"b:29400", false});
   CHECK_FALSE(node.Node().hosts_coordinator);
   node.Round(1).Event(seconds(1), rendezvous::ContactLost{.reason = "timed out"});
-  CHECK(node.Node().waiting_for == "the coordinator at b:29400 does not answer (timed out)");
-  CHECK(node.Job().waiting_for == "the coordinator at b:29400 does not answer (timed out)");
+  CHECK(node.Node().waiting_for == "the coordinator at b:29400 is out of reach (timed out)");
+  CHECK(node.Job().waiting_for == "the coordinator at b:29400 is out of reach (timed out)");
   node.Event(seconds(1), rendezvous::ContactRestored{});
   CHECK(node.Node().waiting_for == "");
 }
@@ -307,7 +308,7 @@ TEST_CASE("node record: a node that has ended the coordinator that it hosted is 
   node.Event(Duration{0}, rendezvous::ContactMade{"a:29400", false});
   node.Event(seconds(1), rendezvous::ContactLost{.reason = "closed", .is_gone = true});
   CHECK(node.Node().gone_node != "");
-  CHECK(node.Node().waiting_for == "the coordinator at a:29400 does not answer (closed)");
+  CHECK(node.Node().waiting_for == "the coordinator at a:29400 is out of reach (closed)");
 }
 
 TEST_CASE("node record: of many rounds the newest are kept") {
