@@ -69,11 +69,14 @@ void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
   const bool is_told_later = (own_failure_ && !HasBudget()) || policy_.is_check;
-  if (!event.reason.empty() && !is_told_later && !is_drain_told_) {
+  const bool is_told = !event.reason.empty() && !is_told_later && !is_drain_told_;
+  if (is_told) {
     is_drain_told_ = true;
     Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
   }
   if (IsInRound()) Stop(kSigTerm);
+  if (!is_told || !HasWorkers() || notice_) return;
+  notice_ = Notice{event.reason, kill_at_, now_ + policy_.stopping_notice_delay};
 }
 
 bool AgentCore::IsInRound() const {

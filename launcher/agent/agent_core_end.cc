@@ -49,11 +49,14 @@ void AgentCore::On(const rendezvous::ContactMade& event) {
     contact_.gone_at = now_;
     loss_ = LossText();
   }
+  // With etcd another agent's coordinator has its round.
+  const bool takes_over = IsInRound() && contact_.lost_since && !assignment_.coordinator_is_member;
+  const std::string loss = takes_over && !contact_.is_told ? LossText() + "; " : "";
   coordinator_place_ = event.place;
   if (event.is_hosted_here && IsOverWithCoordinator()) return CheckContact();
-  if (!event.is_hosted_here || !contact_.is_told) return;
-  contact_ = Contact{};
-  Tell("this node serves the rendezvous at ", event.place, " now");
+  if (!event.is_hosted_here || (!contact_.is_told && !takes_over)) return;
+  if (contact_.is_told) contact_ = Contact{};
+  Tell(loss, "this node serves the rendezvous at ", event.place, " now");
 }
 
 void AgentCore::On(const rendezvous::ContactLost& event) {

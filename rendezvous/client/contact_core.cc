@@ -337,8 +337,10 @@ std::string ContactCore::AttemptText(const Looked& look) const {
 }
 
 std::string ContactCore::WaitText(const std::string& last_try) const {
-  return absl::StrCat("waiting for the coordinator ", IsElected() ? "whom etcd names, " : "at ",
-                      MeetingPlace(""), " (last try: ", last_try, ")");
+  return absl::StrCat("waiting for ",
+                      IsElected() && leader_.empty() ? "etcd to say whose coordinator leads"
+                                                     : "the coordinator at " + MeetingPlace(""),
+                      " (last try: ", last_try, ")");
 }
 
 std::string ContactCore::Place(const std::string& ip) const {

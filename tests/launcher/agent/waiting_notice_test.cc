@@ -160,6 +160,28 @@ TEST_CASE("waiting: what an assignment says of its round is told, however short 
   CHECK(bench.Assign(1020ms, 1) == "node b is lost; going on with 1 node");
 }
 
+TEST_CASE("waiting: an agent whose coordinator takes a lost one's round over says so") {
+  Bench bench;
+  bench.coordinator_is_member = false;
+  bench.At(0ms, rendezvous::ContactMade{"node1:29400", false});
+  bench.Assign(0ms);
+  CHECK(bench.At(1s, rendezvous::ContactLost{"Socket closed", false}) == "");
+  CHECK(bench.At(2s, rendezvous::ContactMade{"node2:4711", true}) ==
+        "the coordinator at node1:29400 was lost (Socket closed); this node serves the rendezvous "
+        "at node2:4711 now");
+  CHECK(bench.At(2s, rendezvous::ContactRestored{}) == "");
+}
+
+TEST_CASE("waiting: workers that do not stop for a drain are told of, with the time they have") {
+  Bench bench;
+  bench.Assign(0ms);
+  CHECK(bench.At(1s, rendezvous::Drained{Round{1}, "node b is lost"}) ==
+        "node b is lost; stopping this node's workers");
+  CHECK(bench.PassTo(2999ms) == "");
+  CHECK(bench.PassTo(3s) == "node b is lost; stopping ranks 4-6, 28 s left");
+  CHECK(bench.PassTo(20s) == "");
+}
+
 TEST_CASE("waiting: that a wait which was told is over is told, too") {
   Bench bench;
   CHECK(bench.At(0ms, Waiting{"1 of 2 nodes"}) == "");
