@@ -39,7 +39,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kExitUnhealthy = 1;
-constexpr int kExitUnheard = 1;
+constexpr int kExitNotDone = 1;
 constexpr int kExitCannotAsk = kExitUsage;
 constexpr Duration kPatience = std::chrono::seconds(6);
 constexpr Duration kDumpPatience = std::chrono::seconds(40);
@@ -170,7 +170,7 @@ int Stop(const AskOptions& options) {
     if (!options.is_after_step) return Print(ends + "\n");
     return Complain(
         absl::FailedPreconditionError(ends + "; its workers are not asked to save any more"),
-        kExitUnheard);
+        kExitNotDone);
   }
   if (heard != replies.end()) {
     return Print(absl::StrCat(options.is_after_step ? "asked job " : "stopping job ",
@@ -190,7 +190,7 @@ int Stop(const AskOptions& options) {
                       rendezvous::Counted(agents, "agent"), " of the job on this machine ",
                       agents == 1 ? "has" : "have",
                       " the order, and nodes elsewhere may run on: give the same command there")),
-                  kExitUnheard);
+                  kExitNotDone);
 }
 
 // For a terminal a worker's control characters are made visible: they could steer it.

@@ -162,17 +162,22 @@ TEST_CASE("status: steps that a program in Python reports are shown") {
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
 
+// `list --json` of two jobs that run.
+Told ListWhenBothRun(Job& job, const ControlFolder& folder) {
+  return AskUntil(job, folder, {"list", "--json"}, [](const Told& told) {
+    const json all = told.json();
+    return all.is_array() && all.size() == 2 && all[0]["state"] == "running" &&
+           all[1]["state"] == "running";
+  });
+}
+
 TEST_CASE("status: of several jobs the one that is named is shown, and without a name all are") {
   Job job;
   const ControlFolder folder;
   const Strings steps = {"step:{rank}7", "until:" + job.File("go")};
   const auto a = RunReporting(job, folder, {"--rdzv_id=llama-7b", "--nproc_per_node=1"}, steps);
   const auto b = RunReporting(job, folder, {"--rdzv_id=llama-70b", "--nproc_per_node=2"}, steps);
-  const Told list = AskUntil(job, folder, {"list", "--json"}, [](const Told& told) {
-    const json all = told.json();
-    return all.is_array() && all.size() == 2 && all[0]["state"] == "running" &&
-           all[1]["state"] == "running";
-  });
+  const Told list = ListWhenBothRun(job, folder);
   CHECK(list.code == 0);
   for (const json& each : list.json()) {
     CheckMembers(each, {"run_id", "program", "state", "is_healthy", "sentence", "socket"});
@@ -228,11 +233,7 @@ TEST_CASE("status: jobs with one id are told apart by their sockets, which name 
   const Strings steps = {"step:{rank}7", "until:" + job.File("go")};
   const auto a = RunReporting(job, folder, {"--rdzv_id=twin", "--nproc_per_node=1"}, steps);
   const auto b = RunReporting(job, folder, {"--rdzv_id=twin", "--nproc_per_node=2"}, steps);
-  AskUntil(job, folder, {"list", "--json"}, [](const Told& told) {
-    const json all = told.json();
-    return all.is_array() && all.size() == 2 && all[0]["state"] == "running" &&
-           all[1]["state"] == "running";
-  });
+  ListWhenBothRun(job, folder);
   const Strings sockets = folder.Sockets();
   REQUIRE(sockets.size() == 2);
   const Told list = Ask(job, folder, {"list"});
