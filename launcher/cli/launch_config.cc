@@ -141,15 +141,9 @@ std::optional<RendezvousKind> ReadBackend(OptionReader& read) {
   return RendezvousKind::kStatic;
 }
 
-// What a program listens on, and nobody connects to.
-bool IsAnyAddress(const std::string& host) {
-  return host == "0.0.0.0" ||
-         (host.find(':') != std::string::npos && host.find_first_not_of("0:") == std::string::npos);
-}
-
-void RefuseAnyAddress(OptionReader& read, const GivenValue* value, const Endpoint& endpoint) {
-  if (value == nullptr || !IsAnyAddress(endpoint.host)) return;
-  read.Refuse(*value, "that is no machine's address; expected the host where the nodes meet");
+void RefuseUnreachable(OptionReader& read, const GivenValue* value, const Endpoint& endpoint) {
+  if (value == nullptr) return;
+  if (const std::string why = WhyUnreachable(endpoint.host); !why.empty()) read.Refuse(*value, why);
 }
 
 void ReadStaticEndpoint(OptionReader& read, LaunchConfig& config) {
@@ -175,8 +169,8 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
   ReadStaticEndpoint(read, config);
   if (*config.node_rank == 0) return;  // it listens there
   const GivenValue* endpoint = read.FindText("rdzv_endpoint");
-  RefuseAnyAddress(read, endpoint != nullptr ? endpoint : read.FindText("master_addr"),
-                   config.endpoint);
+  RefuseUnreachable(read, endpoint != nullptr ? endpoint : read.FindText("master_addr"),
+                    config.endpoint);
 }
 
 void UseC10d(OptionReader& read, LaunchConfig& config) {
@@ -200,7 +194,7 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
   } else if (config.endpoint.port == 0) {
     read.Refuse(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT");
   } else if (!config.rendezvous_options.is_host.value_or(false)) {
-    RefuseAnyAddress(read, value, config.endpoint);
+    RefuseUnreachable(read, value, config.endpoint);
   }
 }
 

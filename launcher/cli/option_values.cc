@@ -21,8 +21,6 @@ namespace {
 using absl::InvalidArgumentError;
 
 constexpr size_t kMaxNameLength = 200;  // run id and role: they become parts of file names
-constexpr size_t kMaxHostLength = 253;  // RFC 1035, without the final dot
-constexpr int kMaxPort = 65535;
 constexpr int kMaxSeconds = 365 * 24 * 3600;
 constexpr std::pair<NumaBinding, const char*> kNumaBindings[] = {
     {NumaBinding::kNode, "node"},
@@ -48,30 +46,6 @@ std::optional<Streams> OneStreamChoice(const std::string& text) {
   if (text.size() != 1 || text[0] < '0' || text[0] > '3') return std::nullopt;
   const int bits = text[0] - '0';
   return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
-}
-
-bool IsIpv6(const std::string& text) {
-  const size_t zone = std::min(text.find('%'), text.size());
-  if (text.find(':', zone) != std::string::npos) return false;
-  const std::vector<std::string> halves = absl::StrSplit(text.substr(0, zone), "::");
-  int count = 0;
-  for (const std::string& half : halves) {
-    if (half.empty() && halves.size() == 2) continue;
-    for (const absl::string_view group : absl::StrSplit(half, ':')) {
-      const bool is_good = !group.empty() && group.size() <= 4 &&
-                           std::all_of(group.begin(), group.end(), absl::ascii_isxdigit);
-      if (!is_good) return false;
-      ++count;
-    }
-  }
-  return halves.size() == 1 ? count == 8 : halves.size() == 2 && count < 8;
-}
-
-bool IsHost(const std::string& host) {
-  const bool has_good_characters = std::all_of(host.begin(), host.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
-  });
-  return !host.empty() && host.size() <= kMaxHostLength && has_good_characters && host[0] != '-';
 }
 
 constexpr int kLastNamed = 31;  // real-time signals have no names of their own
@@ -210,13 +184,6 @@ absl::StatusOr<bool> ParseBool(const std::string& text) {
   return InvalidArgumentError("expected 1, 0, true or false");
 }
 
-absl::StatusOr<std::string> ParseHost(const std::string& text) {
-  const bool has_brackets = text.size() > 2 && text.front() == '[' && text.back() == ']';
-  std::string host = has_brackets ? text.substr(1, text.size() - 2) : text;
-  if (host.empty() || IsHost(host)) return host;
-  return InvalidArgumentError("expected a host name or an IP address");
-}
-
 absl::StatusOr<std::string> ParseInterface(const std::string& text) {
   constexpr size_t kMaxName = 15;  // the kernel's IFNAMSIZ, without the zero
   const bool is_name =
@@ -225,47 +192,6 @@ absl::StatusOr<std::string> ParseInterface(const std::string& text) {
       });
   if (is_name) return text;
   return InvalidArgumentError("expected the name of one network interface, as in eth0");
-}
-
-absl::StatusOr<Endpoint> ParseEndpoint(const std::string& given, uint16_t default_port) {
-  const absl::Status wrong =
-      InvalidArgumentError("expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535");
-  const std::string text(absl::StripAsciiWhitespace(given));
-  // torchrun takes what follows the last colon for the port.
-  const size_t last = std::min(text.rfind(':'), text.size());
-  std::string host = text.substr(0, last), port = text.substr(last);  // with its colon
-  if (text.starts_with('[')) {
-    const size_t close = text.find(']');
-    if (close == std::string::npos) return wrong;
-    host = text.substr(1, close - 1);
-    port = text.substr(close + 1);
-    if (host.find(':') == std::string::npos) return wrong;
-  } else if (text.find(':') < last) {
-    // An address with several colons that needs no port to be one is an address; where both could
-    // be meant, the user has to say.
-    const bool has_port = DigitsUpTo(port.substr(1), kMaxPort) && IsIpv6(host);
-    if (IsIpv6(text) && has_port) {
-      return InvalidArgumentError(
-          absl::StrCat("expected brackets, [", text, "] or [", host, "]", port,
-                       ": it could be an address or an address with a port"));
-    }
-    if (!IsIpv6(text) && !has_port) return wrong;
-    if (!has_port) {
-      host = text;
-      port.clear();
-    }
-  }
-  if (host.empty() && !port.empty()) {
-    return InvalidArgumentError(
-        "the host is missing; expected HOST:PORT, HOST as all nodes reach "
-        "it (localhost for a job of one node)");
-  }
-  if (!IsHost(host)) return wrong;
-  if (port.empty() && default_port == 0) return InvalidArgumentError("expected HOST:PORT");
-  if (port.empty()) return Endpoint{.host = host, .port = default_port};
-  const std::optional<int> number = DigitsUpTo(port.substr(1), kMaxPort);
-  if (port[0] != ':' || !number) return wrong;
-  return Endpoint{.host = host, .port = static_cast<uint16_t>(*number)};
 }
 
 absl::StatusOr<std::string> ParseName(const std::string& text) {
@@ -278,16 +204,6 @@ absl::StatusOr<std::string> ParseName(const std::string& text) {
     return InvalidArgumentError(absl::StrCat("expected at most ", kMaxNameLength, " bytes"));
   }
   return text;
-}
-
-absl::StatusOr<Endpoint> ParseBind(const std::string& text) {
-  if (DigitsUpTo(text, kMaxPort)) {
-    return InvalidArgumentError(absl::StrCat("expected [HOST]:PORT; did you mean :", text, "?"));
-  }
-  if (text.empty() || text[0] != ':') return ParseEndpoint(text, kDefaultRendezvousPort);
-  const std::optional<int> port = DigitsUpTo(text.substr(1), kMaxPort);
-  if (!port) return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
-  return Endpoint{.host = "", .port = static_cast<uint16_t>(*port)};
 }
 
 absl::StatusOr<StreamChoice> ParseStreamChoice(const std::string& text) {

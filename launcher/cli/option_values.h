@@ -55,6 +55,8 @@ absl::StatusOr<std::string> ParseInterface(const std::string& text);
 // host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
 // `default_port`; where that is 0, an error.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+// Why no other machine reaches a host that is written so, and what is expected; "": some may.
+std::string WhyUnreachable(const std::string& host);
 // etcd's members by comma, each as above; without a port: etcd's own.
 absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text);
 // Where a coordinator listens: the same, or :port for every address.
