@@ -115,7 +115,9 @@ int List(const AskOptions& options) {
     absl::StrAppend(&text, JobLine(found, jobs),
                     is_told ? "; " + found.job.problems.front().text : "", "\n");
   }
-  if (jobs.empty() && troubles.empty()) text = "no job of yours runs on this machine\n";
+  if (jobs.empty() && troubles.empty()) {
+    text = absl::StrCat("no job of yours runs ", WhereJobsAreSought(), "\n");
+  }
   const int printed = Print(text);
   return printed != kExitSuccess ? printed : code;
 }

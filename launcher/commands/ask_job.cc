@@ -126,7 +126,7 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   const std::string trouble = troubles.empty() ? "" : "; " + absl::StrJoin(troubles, "; ");
   if (jobs.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        "no job of yours ", troubles.empty() ? "runs" : "answers", " on this machine", trouble,
+        "no job of yours ", troubles.empty() ? "runs " : "answers ", WhereJobsAreSought(), trouble,
         "; on others of its nodes the same command finds it, and from elsewhere "
         "ddprun status --coordinator=HOST:PORT asks how it is"));
   }

@@ -115,11 +115,16 @@ std::optional<ucred> PeerOf(int fd) {
   return peer;
 }
 
+// Null: none is given.
+const char* GivenDirectory() {
+  const char* given = std::getenv("DDPRUN_CONTROL_DIR");
+  return given != nullptr && *given != '\0' ? given : nullptr;
+}
+
 }  // namespace
 
 std::vector<std::string> ControlDirectories() {
-  const char* given = std::getenv("DDPRUN_CONTROL_DIR");
-  if (given != nullptr && *given != '\0') return {given};
+  if (const char* given = GivenDirectory()) return {given};
   const std::string name = absl::StrCat("/ddprun-", geteuid());
   std::vector<std::string> directories = {"/tmp" + name};
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
@@ -136,6 +141,12 @@ absl::Status CheckControlDirectories() {
     first.Update(own);
   }
   return first;
+}
+
+std::string WhereJobsAreSought() {
+  const char* given = GivenDirectory();
+  if (given == nullptr) return "on this machine";
+  return absl::StrCat("on this machine (DDPRUN_CONTROL_DIR is ", EscapeControl(given), ")");
 }
 
 absl::StatusOr<ControlSocket> ListenForControl() {

@@ -21,6 +21,9 @@ std::vector<std::string> ControlDirectories();
 // user's and closed to others. OK where none exists. Touches files.
 absl::Status CheckControlDirectories();
 
+// "on this machine", with the directory where DDPRUN_CONTROL_DIR names one.
+std::string WhereJobsAreSought();
+
 struct ControlSocket {
   UniqueFd listening;
   std::string path;

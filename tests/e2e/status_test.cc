@@ -260,11 +260,13 @@ TEST_CASE("status: where no job runs that is said, with 2; a list of none is a l
     const Told told = Ask(job, folder, command);
     CHECK_MESSAGE(told.code == 2, told.Describe());
     CHECK(told.out.empty());
-    Holds(told.err, "ddprun: error: no job of yours runs on this machine");
+    Holds(told.err, "ddprun: error: no job of yours runs on this machine (DDPRUN_CONTROL_DIR is " +
+                        folder.path() + "); ");
   }
   const Told list = Ask(job, folder, {"list"});
   CHECK(list.code == 0);
-  CHECK(list.out == "no job of yours runs on this machine\n");
+  CHECK(list.out ==
+        "no job of yours runs on this machine (DDPRUN_CONTROL_DIR is " + folder.path() + ")\n");
   const Told none = Ask(job, folder, {"list", "--json"});
   CHECK(none.code == 0);
   CHECK(none.out == "[]\n");

@@ -130,6 +130,9 @@ TEST_CASE("control socket: without a name of its own, /tmp and then the user's r
   unsetenv("XDG_RUNTIME_DIR");
   setenv("DDPRUN_CONTROL_DIR", "", 1);
   CHECK(ControlDirectories() == std::vector<std::string>{"/tmp" + name});
+  CHECK(WhereJobsAreSought() == "on this machine");
+  setenv("DDPRUN_CONTROL_DIR", "/a\nb", 1);
+  CHECK(WhereJobsAreSought() == "on this machine (DDPRUN_CONTROL_DIR is /a\\nb)");
 }
 
 TEST_CASE("control socket: those of dead agents are removed, other files left alone") {
