@@ -393,8 +393,4 @@ void ContactCore::StopHost() {
   if (!std::exchange(is_stopping_host_, true)) Do(StopHosting{});
 }
 
-void ContactCore::TellWait(const std::string& text, const std::string& reason) {
-  if (std::exchange(told_, text) != text) Tell(Waiting{reason, GiveUpAt()});
-}
-
 }  // namespace ddprun::rendezvous

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -292,7 +293,7 @@ class ContactCore {
   TimePoint KnockAt() const;
   // The end of the evict time; nullopt: no connect has waited for nothing.
   std::optional<TimePoint> UnansweredAt() const;
-  // `text` is what tells this wait from the one before.
+  // `text` identifies the wait. Where several alternate, each is told once a minute at most.
   void TellWait(const std::string& text, const std::string& reason);
   void Break(const std::string& reason);
   void StopHost();
@@ -353,7 +354,9 @@ class ContactCore {
   std::string ip_;                         // where the last look was
   std::string leader_;                     // kElected: whose place the last look found
   std::string trouble_;                    // of the last attempt
+  // What was told last, and what within the last minute: a text an attempt, which backs off.
   std::string told_;
+  std::map<std::string, TimePoint> told_at_;
   // The coordinator that was found will refuse this node: what it ends with then.
   std::string misfit_;
   bool is_ending_ = false;  // a job of this run was found that is over: we wait for the next one

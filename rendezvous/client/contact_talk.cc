@@ -1,4 +1,4 @@
-// What is said and heard over a link, and the end of contact.
+// What is said and heard over a link, what is told of waits, and the end of contact.
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +7,12 @@
 #include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
+namespace {
+
+// To a host that is down attempts fail by turns: by a timeout, and as there is no route.
+constexpr Duration kTellAgain = std::chrono::seconds(60);
+
+}  // namespace
 
 void ContactCore::On(const JoinCommand& command) {
   record_.Join(command.node);
@@ -158,12 +164,23 @@ void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   tries_host_ = MayHost() && !IsElected();
 }
 
+void ContactCore::TellWait(const std::string& text, const std::string& reason) {
+  if (text == told_) return;
+  std::erase_if(told_at_, [&](const auto& told) { return now_ - told.second >= kTellAgain; });
+  // A look that lasts is told whenever it is due.
+  if (told_at_.contains(text) && text != kLongLookText) return;
+  told_ = text;
+  told_at_[text] = now_;
+  Tell(Waiting{reason, GiveUpAt()});
+}
+
 void ContactCore::MakeContact() {
   if (std::exchange(has_contact_, true)) return;
   const bool is_other_leader = std::exchange(made_leader_, leader_) != leader_;
   if (!std::exchange(had_contact_, true) || is_other_leader) Tell(ContactMade{Place(ip_), false});
   backoff_.Reset();
   told_.clear();
+  told_at_.clear();
   misfit_.clear();
   if (std::exchange(loss_, std::nullopt)) Tell(ContactRestored{});
 }

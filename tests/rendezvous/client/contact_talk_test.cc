@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -300,6 +301,31 @@ TEST_CASE("contact: every event in every state keeps the rules") {
       }
     }
   }
+}
+
+TEST_CASE("contact: of reasons that alternate each is told once a minute") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  std::vector<std::string> told;
+  const auto look_once = [&](const std::string& text) {
+    bench.now += seconds(3);
+    bench.Step(TimePassed{});
+    if (Contains(bench.Step(Saw(Outcome::kUnreachable, text)), "emit waiting")) {
+      told.push_back(bench.text);
+    }
+  };
+  for (int i = 0; i < 9; ++i) {
+    look_once("Connection timed out");
+    look_once("No route to host");
+  }
+  const std::string begin = "waiting for the coordinator at coord:29400 (last try: ";
+  const std::vector<std::string> once = {begin + "Connection timed out)",
+                                         begin + "No route to host)"};
+  CHECK(told == once);
+  // What lasts is told again: nobody reads for longer what is no longer true.
+  for (int i = 0; i < 9; ++i) look_once("Connection timed out");
+  REQUIRE(told.size() == 3);
+  CHECK(told.back() == once.front());
 }
 
 }  // namespace
