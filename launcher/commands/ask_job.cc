@@ -146,8 +146,8 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   }
   if (jobs.empty()) {
     return absl::NotFoundError(
-        absl::StrCat("no job ", Quoted(job_id), troubles.empty() ? " runs" : " answers",
-                     " on this machine", troubles.empty() ? DidYouMean(job_id, ids) : "", trouble,
+        absl::StrCat("no job ", Quoted(job_id), troubles.empty() ? " runs" : " answers", " ",
+                     WhereJobsAreSought(), troubles.empty() ? DidYouMean(job_id, ids) : "", trouble,
                      "; here run: ", EscapeControl(absl::StrJoin(ids, ", "))));
   }
   if (jobs.size() == 1) {
@@ -158,10 +158,13 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   for (const FoundJob& found : jobs) {
     lines.push_back(absl::StrCat("  ", JobLine(found, jobs)));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      jobs.size(), " jobs ",
-      job_id.empty() ? "run here; which one?" : "have this id; which one (its path names it)?",
-      "\n", absl::StrJoin(lines, "\n")));
+  const std::string which =
+      job_id.empty()
+          ? "run here; which one?"
+          : absl::StrCat("have this id; which one? Its path names it, as in: ddprun status ",
+                         EscapeControl(jobs.front().socket_path));
+  return absl::InvalidArgumentError(
+      absl::StrCat(jobs.size(), " jobs ", which, "\n", absl::StrJoin(lines, "\n")));
 }
 
 absl::StatusOr<FoundJob> AskAgain(const std::string& socket_path) {

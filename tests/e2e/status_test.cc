@@ -205,8 +205,8 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
 
   const Told unknown = Ask(job, folder, {"status", "lama-7b"});
   CHECK_MESSAGE(unknown.code == 2, unknown.Describe());
-  Holds(unknown.err, "no job 'lama-7b' runs on this machine");
-  Holds(unknown.err, "did you mean llama-7b?");
+  const std::string where = " on this machine (DDPRUN_CONTROL_DIR is " + folder.path() + ")";
+  Holds(unknown.err, "no job 'lama-7b' runs" + where + "; did you mean llama-7b?");
   const Told stop = Ask(job, folder, {"stop", "lama-7b"});
   CHECK_MESSAGE(stop.code == 2, stop.Describe());
 
@@ -218,7 +218,7 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
     Holds(told.err, "no answer from the ddprun behind ");
   }
   const Told silent = Ask(job, folder, {"status", "llama-7b"});
-  Holds(silent.err, "no job 'llama-7b' answers on this machine; no answer from ");
+  Holds(silent.err, "no job 'llama-7b' answers" + where + "; no answer from ");
   // That it stands for so long is no problem of this test's.
   CHECK(Ask(job, folder, {"status", "llama-70b", "--json"}).json()["world_size"] == 2);
   a->Signal(SIGCONT);
@@ -244,7 +244,7 @@ TEST_CASE("status: jobs with one id are told apart by their sockets, which name 
       Holds(text, "twin (" + socket + "): running: ");
     }
   }
-  Holds(which_twin.err, "2 jobs have this id; which one (its path names it)?");
+  Holds(which_twin.err, "2 jobs have this id; which one? Its path names it, as in: ddprun status ");
   CHECK(Ask(job, folder, {"status", sockets[0], "--json"}).code == 0);
   job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
