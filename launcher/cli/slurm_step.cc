@@ -14,6 +14,7 @@
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -115,7 +116,8 @@ absl::StatusOr<ClusterJob> ReadSlurm(const Environment& environment, const Given
   ClusterVariables variables(environment);
   const std::optional<std::string> step = SlurmStep(environment);
   DDP_CHECK(step);
-  ClusterJob job = {.title = "Slurm step " + *step, .speaks = IsFirstSlurmTask(variables)};
+  ClusterJob job = {.title = "Slurm step " + EscapeControl(*step),
+                    .speaks = IsFirstSlurmTask(variables)};
   const std::vector<std::string> nodes = variables.Nodes("SLURM_STEP_NODELIST");
   job.nodes = static_cast<int>(nodes.size());
   if (!nodes.empty()) variables.Expect("SLURM_STEP_NUM_NODES", job.nodes, "SLURM_STEP_NODELIST");
@@ -124,7 +126,7 @@ absl::StatusOr<ClusterJob> ReadSlurm(const Environment& environment, const Given
   if (!variables.status().ok()) return variables.status();
   const auto tasks = SeveralTasks(variables.Text("SLURM_STEP_TASKS_PER_NODE"));
   if (tasks && LargestSize(given) != 1) {
-    return Contradiction(absl::StrCat(job.title, " has ", *tasks,
+    return Contradiction(absl::StrCat(job.title, " has ", EscapeControl(*tasks),
                                       " tasks on a node; expected one, which starts that node's "
                                       "workers: srun --ntasks-per-node=1"),
                          job.speaks);

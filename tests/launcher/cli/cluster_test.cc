@@ -212,6 +212,8 @@ TEST_CASE("cluster: a contradiction of the whole job is told by its first task")
       "Slurm step 12.0 has 4 tasks on a node; expected one, which starts that node's workers: srun "
       "--ntasks-per-node=1 (--no_cluster leaves the variables alone)");
   CHECK(ErrorOf(With(kStep, crowded)) == "");
+  const Variables odd = {{"SLURM_JOB_ID", "p\xd6"}, {"SLURM_STEP_TASKS_PER_NODE", "\x1b[2J"}};
+  CHECK(ErrorOf(With(first, odd)).starts_with("Slurm step p\\xd6.0 has \\x1b[2J tasks on a node"));
   CHECK(ErrorOf(first, {"--nnodes=2:4"}) ==
         "--nnodes '2:4': Slurm step 12.0 has 3 nodes (--no_cluster leaves the variables alone)");
   CHECK(ErrorOf(kStep, {"--nnodes=2:4"}) == "");
