@@ -15,24 +15,20 @@ size_t BytesOf(const NodeAnswer& answer) {
 
 }  // namespace
 
-std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Question& question,
-                                      const Places& places) {
+void QuestionDesk::Ask(TimePoint now, SessionId asker, const Question& question,
+                       const Places& places, const Sink& send) {
   for (auto& [id, asked] : asked_) {
     const bool is_same = asked.to == question.to && asked.body == question.body;
     if (!is_same || (asked.is_done && asked.deadline <= now)) continue;
-    if (asked.is_done) {
-      std::vector<Action> actions;
-      Give(asked, {asker, question.id}, actions);
-      return actions;
-    }
-    if (asked.askers.size() >= kMaxAskers) return Refuse(asker, question.id);
+    if (asked.is_done) return Give(asked, {asker, question.id}, send);
+    if (asked.askers.size() >= kMaxAskers) return Refuse(asker, question.id, send);
     asked.askers.push_back({asker, question.id});
-    return {};
+    return;
   }
   if (asked_.size() >= kMaxQuestions) {
     std::erase_if(asked_, [](const auto& entry) { return entry.second.is_done; });
   }
-  if (asked_.size() >= kMaxQuestions) return Refuse(asker, question.id);
+  if (asked_.size() >= kMaxQuestions) return Refuse(asker, question.id, send);
   const uint64_t id = ++last_id_;
   Asked& asked = asked_[id];
   asked.to = question.to;
@@ -40,7 +36,6 @@ std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Ques
   asked.asked_at = now;
   asked.deadline = now + std::clamp(question.patience, kPatience, kMaxPatience);
   asked.askers.push_back({asker, question.id});
-  std::vector<Action> actions;
   for (const RendezvousMachine::Place& place : places) {
     if (!question.to.value.empty() && place.node != question.to) continue;
     if (!place.session) {
@@ -48,19 +43,18 @@ std::vector<Action> QuestionDesk::Ask(TimePoint now, SessionId asker, const Ques
       continue;
     }
     asked.awaited.emplace(*place.session, place);
-    actions.push_back(AskNode{.session = *place.session, .id = id, .body = question.body});
+    send(AskNode{.session = *place.session, .id = id, .body = question.body});
   }
-  for (Action& action : FinishIfDone(now, asked)) actions.push_back(std::move(action));
-  return actions;
+  FinishIfDone(now, asked, send);
 }
 
-std::vector<Action> QuestionDesk::Answer(TimePoint now, SessionId from, uint64_t id,
-                                         const std::string& body) {
+void QuestionDesk::Answer(TimePoint now, SessionId from, uint64_t id, const std::string& body,
+                          const Sink& send) {
   const auto found = asked_.find(id);
-  if (found == asked_.end() || found->second.is_done) return {};
+  if (found == asked_.end() || found->second.is_done) return;
   Asked& asked = found->second;
   const auto place = asked.awaited.find(from);
-  if (place == asked.awaited.end()) return {};  // it was not asked, or has answered
+  if (place == asked.awaited.end()) return;  // it was not asked, or has answered
   NodeAnswer answer{place->second.node, place->second.host, body};
   if (HeldBytes() + BytesOf(answer) <= kMaxHeldBytes) {
     asked.bytes += BytesOf(answer);
@@ -69,34 +63,30 @@ std::vector<Action> QuestionDesk::Answer(TimePoint now, SessionId from, uint64_t
     asked.silent.push_back(std::move(answer.host));  // as one that has not answered
   }
   asked.awaited.erase(place);
-  return FinishIfDone(now, asked);
+  FinishIfDone(now, asked, send);
 }
 
-std::vector<Action> QuestionDesk::Forget(TimePoint now, SessionId session) {
-  std::vector<Action> actions;
+void QuestionDesk::Forget(TimePoint now, SessionId session, const Sink& send) {
   for (auto& [id, asked] : asked_) {
     std::erase_if(asked.askers, [&](const Asker& asker) { return asker.session == session; });
     const auto place = asked.awaited.find(session);
     if (place == asked.awaited.end()) continue;
     asked.silent.push_back(place->second.host);
     asked.awaited.erase(place);
-    for (Action& action : FinishIfDone(now, asked)) actions.push_back(std::move(action));
+    FinishIfDone(now, asked, send);
   }
-  return actions;
 }
 
-std::vector<Action> QuestionDesk::TimePassed(TimePoint now) {
-  std::vector<Action> actions;
+void QuestionDesk::TimePassed(TimePoint now, const Sink& send) {
   for (auto& [id, asked] : asked_) {
     if (asked.is_done || asked.deadline > now) continue;
     for (const auto& [session, place] : asked.awaited) asked.silent.push_back(place.host);
     asked.awaited.clear();
-    for (Action& action : FinishIfDone(now, asked)) actions.push_back(std::move(action));
+    FinishIfDone(now, asked, send);
   }
   std::erase_if(asked_, [now](const auto& entry) {
     return entry.second.is_done && entry.second.deadline <= now;
   });
-  return actions;
 }
 
 std::optional<TimePoint> QuestionDesk::NextDeadline() const {
@@ -113,22 +103,20 @@ size_t QuestionDesk::HeldBytes() const {
   return bytes;
 }
 
-std::vector<Action> QuestionDesk::FinishIfDone(TimePoint now, Asked& asked) {
-  if (asked.is_done || !asked.awaited.empty()) return {};
+void QuestionDesk::FinishIfDone(TimePoint now, Asked& asked, const Sink& send) {
+  if (asked.is_done || !asked.awaited.empty()) return;
   asked.is_done = true;
   asked.deadline = std::max(now, asked.asked_at + kFresh);
-  std::vector<Action> actions;
-  for (const Asker& asker : std::exchange(asked.askers, {})) Give(asked, asker, actions);
+  for (const Asker& asker : std::exchange(asked.askers, {})) Give(asked, asker, send);
   // What one node was asked is nobody else's question.
   if (!asked.to.value.empty()) {
     asked.deadline = now;
     asked.answers.clear();
     asked.bytes = 0;
   }
-  return actions;
 }
 
-void QuestionDesk::Give(const Asked& asked, const Asker& asker, std::vector<Action>& actions) {
+void QuestionDesk::Give(const Asked& asked, const Asker& asker, const Sink& send) {
   const auto empty_part = [&asker] {
     return GiveAnswers{.session = asker.session, .id = asker.id, .answers = {}, .is_last = false};
   };
@@ -136,7 +124,7 @@ void QuestionDesk::Give(const Asked& asked, const Asker& asker, std::vector<Acti
   size_t bytes = 0;
   const auto make_room = [&](size_t more) {
     if (bytes > 0 && bytes + more > kMaxPartBytes) {
-      actions.push_back(std::exchange(part, empty_part()));
+      send(std::exchange(part, empty_part()));
       bytes = 0;
     }
     bytes += more;
@@ -154,11 +142,11 @@ void QuestionDesk::Give(const Asked& asked, const Asker& asker, std::vector<Acti
     part.silent.push_back(host);
   }
   part.is_last = true;
-  actions.push_back(std::move(part));
+  send(std::move(part));
 }
 
-std::vector<Action> QuestionDesk::Refuse(SessionId asker, uint64_t id) {
-  return {GiveAnswers{.session = asker, .id = id, .answers = {}}};
+void QuestionDesk::Refuse(SessionId asker, uint64_t id, const Sink& send) {
+  send(GiveAnswers{.session = asker, .id = id, .answers = {}});
 }
 
 }  // namespace ddprun::rendezvous

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,6 +25,9 @@ namespace ddprun::rendezvous {
 class QuestionDesk {
  public:
   using Places = std::vector<RendezvousMachine::Place>;
+  // Takes one action after the other: together they may be the same megabytes for each of many
+  // askers. It must not call the desk.
+  using Sink = std::function<void(Action)>;
 
   // How long the nodes may take at least, and at most.
   static constexpr Duration kPatience = std::chrono::milliseconds(1500);
@@ -39,14 +43,15 @@ class QuestionDesk {
   // Of a message with answers; the wire's limit is 256 KiB.
   static constexpr size_t kMaxPartBytes = 200 * 1024;
 
-  // Each returns what is to be sent. The facts in the last part of the answers are the caller's to
-  // fill in.
-  std::vector<Action> Ask(TimePoint now, SessionId asker, const Question& question,
-                          const Places& places);
-  std::vector<Action> Answer(TimePoint now, SessionId from, uint64_t id, const std::string& body);
+  // Each hands `send` what is to be sent. The facts in the last part of the answers are the
+  // caller's to fill in.
+  void Ask(TimePoint now, SessionId asker, const Question& question, const Places& places,
+           const Sink& send);
+  void Answer(TimePoint now, SessionId from, uint64_t id, const std::string& body,
+              const Sink& send);
   // A session has ended.
-  std::vector<Action> Forget(TimePoint now, SessionId session);
-  std::vector<Action> TimePassed(TimePoint now);
+  void Forget(TimePoint now, SessionId session, const Sink& send);
+  void TimePassed(TimePoint now, const Sink& send);
   std::optional<TimePoint> NextDeadline() const;
 
  private:
@@ -67,10 +72,10 @@ class QuestionDesk {
     size_t bytes = 0;  // of the answers
   };
   size_t HeldBytes() const;
-  std::vector<Action> FinishIfDone(TimePoint now, Asked& asked);
-  static void Give(const Asked& asked, const Asker& asker, std::vector<Action>& actions);
+  static void FinishIfDone(TimePoint now, Asked& asked, const Sink& send);
+  static void Give(const Asked& asked, const Asker& asker, const Sink& send);
   // An answer without content: the question cannot be asked.
-  static std::vector<Action> Refuse(SessionId asker, uint64_t id);
+  static void Refuse(SessionId asker, uint64_t id, const Sink& send);
 
   std::map<uint64_t, Asked> asked_;  // by our id
   uint64_t last_id_ = 0;

@@ -132,7 +132,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
       const std::optional<TimePoint> patience = desk_.NextDeadline();
-      if (patience && *patience <= now) Send(now, desk_.TimePassed(now));
+      if (patience && *patience <= now) desk_.TimePassed(now, ToSessions(now));
     }
   }
 
@@ -160,21 +160,21 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   void AskDesk(TimePoint now, SessionId id, const Event& event) {
     if (const auto* asked = std::get_if<QuestionAsked>(&event)) {
-      Send(now, desk_.Ask(now, id, asked->question, machine_.Places()));
+      desk_.Ask(now, id, asked->question, machine_.Places(), ToSessions(now));
     } else if (const auto* answer = std::get_if<AnswerGiven>(&event)) {
-      Send(now, desk_.Answer(now, id, answer->id, answer->body));
+      desk_.Answer(now, id, answer->id, answer->body, ToSessions(now));
     } else if (std::holds_alternative<SessionBroken>(event)) {
-      Send(now, desk_.Forget(now, id));
+      desk_.Forget(now, id, ToSessions(now));
     }
   }
 
-  // Of the desk.
-  void Send(TimePoint now, std::vector<Action> actions) {
-    for (Action& action : actions) {
+  // Carries out what the desk says.
+  QuestionDesk::Sink ToSessions(TimePoint now) {
+    return [this, now](Action action) {
       auto* given = std::get_if<GiveAnswers>(&action);
       if (given != nullptr && given->is_last) given->facts = machine_.Facts(now);
       CarryOut(now, action);
-    }
+    };
   }
 
   // One step of the machine, and what it asks for.
@@ -225,7 +225,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     if (closes || std::holds_alternative<Refuse>(action)) {
       Forget(id);
       session->Close();
-      Send(now, desk_.Forget(now, id));  // the session says nothing of its end
+      desk_.Forget(now, id, ToSessions(now));  // the session says nothing of its end
     }
   }
 

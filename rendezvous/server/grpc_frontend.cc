@@ -15,8 +15,10 @@
 #include "absl/status/status.h"
 #include "proto/rendezvous.grpc.pb.h"
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/core/question_desk.h"
 #include "rendezvous/net/channel.h"
 #include "rendezvous/net/connection_table.h"
+#include "rendezvous/server/answer_budget.h"
 #include "rendezvous/server/look_stream.h"
 #include "rendezvous/server/session.h"
 #include "rendezvous/wire/convert.h"
@@ -37,6 +39,10 @@ constexpr int64_t kJoinLimitMs = 5000;
 // Messages that an agent has not read yet. It gets a handful per round: one that lets so many pile
 // up does not read at all.
 constexpr size_t kMaxOutgoing = 64;
+// Likewise parts of answers. Those to one question come all at once, and are at most as many as the
+// desk may hold bytes; half of each is full.
+constexpr size_t kMaxOutgoingAnswers =
+    2 * QuestionDesk::kMaxHeldBytes / QuestionDesk::kMaxPartBytes + 64;
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -54,9 +60,11 @@ using AttachService = v1::Rendezvous::WithRawCallbackMethod_Attach<
 class AttachStream final : public AttachReactor, public Session {
  public:
   AttachStream(std::shared_ptr<Inbox> inbox, const std::function<std::string()>& run_id,
-               grpc::CallbackServerContext* context, const ConnectionTable& connections)
+               std::shared_ptr<AnswerBudget> budget, grpc::CallbackServerContext* context,
+               const ConnectionTable& connections)
       : inbox_(std::move(inbox)),
         run_id_(run_id),
+        budget_(std::move(budget)),
         connection_(connections.Find(context->peer())),
         context_(context) {}
 
@@ -111,6 +119,7 @@ class AttachStream final : public AttachReactor, public Session {
     if (!ok) Break(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the stream broke"), true);
     const std::lock_guard lock(mutex_);
     is_writing_ = false;
+    writing_charge_ = {};
     Pump();
   }
 
@@ -158,18 +167,25 @@ class AttachStream final : public AttachReactor, public Session {
   }
 
  private:
+  struct Waiting {
+    v1::CoordinatorMessage message;
+    AnswerCharge charge;
+  };
+
   void Push(v1::CoordinatorMessage message) {
     const std::lock_guard lock(mutex_);
     if (finish_) return;
     const bool is_answer = message.has_answers();
-    std::deque<v1::CoordinatorMessage>& queue = is_answer ? answers_ : outgoing_;
+    std::deque<Waiting>& queue = is_answer ? answers_ : outgoing_;
     if (queue.size() == (is_answer ? kMaxOutgoingAnswers : kMaxOutgoing)) {
       // The write in flight may never end by itself.
       if (context_ != nullptr) context_->TryCancel();
       BreakLocked(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the agent reads too slowly"));
       return;
     }
-    queue.push_back(std::move(message));
+    AnswerCharge charge;
+    if (is_answer) charge = AnswerCharge(budget_, *message.mutable_answers());
+    queue.push_back({std::move(message), std::move(charge)});
     Pump();
   }
 
@@ -196,13 +212,14 @@ class AttachStream final : public AttachReactor, public Session {
 
   void Pump() {
     if (is_writing_ || is_finished_) return;
-    std::deque<v1::CoordinatorMessage>& queue = outgoing_.empty() ? answers_ : outgoing_;
+    std::deque<Waiting>& queue = outgoing_.empty() ? answers_ : outgoing_;
     if (!queue.empty()) {
       is_writing_ = true;
       bool is_ours = false;
       writing_.Clear();  // which Serialize requires; it fails of 2 GiB alone
-      (void)grpc::SerializationTraits<v1::CoordinatorMessage>::Serialize(queue.front(), &writing_,
-                                                                         &is_ours);
+      (void)grpc::SerializationTraits<v1::CoordinatorMessage>::Serialize(queue.front().message,
+                                                                         &writing_, &is_ours);
+      writing_charge_ = std::move(queue.front().charge);
       queue.pop_front();
       StartWrite(&writing_);
     } else if (finish_) {
@@ -213,6 +230,7 @@ class AttachStream final : public AttachReactor, public Session {
 
   const std::shared_ptr<Inbox> inbox_;
   const std::function<std::string()>& run_id_;  // the frontend's
+  const std::shared_ptr<AnswerBudget> budget_;
   const std::shared_ptr<ConnectionTable::Connection> connection_;
   SessionId id_;
   std::shared_ptr<AttachStream> self_;
@@ -225,9 +243,10 @@ class AttachStream final : public AttachReactor, public Session {
   bool has_joined_ = false;
   Transit transit_;
   grpc::CallbackServerContext* context_;  // null from OnDone on
-  std::deque<v1::CoordinatorMessage> outgoing_;
-  std::deque<v1::CoordinatorMessage> answers_;  // they let all else pass
-  grpc::ByteBuffer writing_;                    // of gRPC if is_writing_
+  std::deque<Waiting> outgoing_;
+  std::deque<Waiting> answers_;  // they let all else pass
+  grpc::ByteBuffer writing_;     // of gRPC if is_writing_
+  AnswerCharge writing_charge_;
   bool is_writing_ = false;
   bool is_broken_ = false;          // SessionBroken was posted, or is not wanted
   bool finishes_politely_ = false;  // what is queued goes out before Finish
@@ -266,14 +285,15 @@ class GrpcFrontend final : public Frontend, public AttachService {
   }
 
   AttachReactor* Attach(grpc::CallbackServerContext* context) override {
-    auto stream = std::make_shared<AttachStream>(inbox_, run_id_, context, connections_);
+    auto stream = std::make_shared<AttachStream>(inbox_, run_id_, budget_, context, connections_);
     stream->Begin(stream);
     return stream.get();
   }
 
   grpc::ServerWriteReactor<v1::Answers>* Look(grpc::CallbackServerContext* context,
                                               const v1::Question* question) override {
-    auto stream = std::make_shared<LookStream>(inbox_, question->id(), looks_, context);
+    auto stream =
+        std::make_shared<LookStream>(inbox_, question->id(), looks_, look_budget_, context);
     stream->Begin(stream);
     return stream.get();
   }
@@ -283,6 +303,11 @@ class GrpcFrontend final : public Frontend, public AttachService {
   const std::function<std::string()> run_id_;
   ConnectionTable& connections_;
   std::atomic<int> looks_{0};  // Look calls under way
+  // Who only looks on keeps no answer from those who have joined.
+  const std::shared_ptr<AnswerBudget> look_budget_ =
+      std::make_shared<AnswerBudget>(LookStream::kBudgetBytes);
+  const std::shared_ptr<AnswerBudget> budget_ =
+      std::make_shared<AnswerBudget>(QuestionDesk::kMaxHeldBytes);
   std::unique_ptr<Acceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -8,8 +8,12 @@
 namespace ddprun::rendezvous {
 
 LookStream::LookStream(std::shared_ptr<Inbox> inbox, uint64_t question_id, std::atomic<int>& calls,
-                       grpc::CallbackServerContext* context)
-    : inbox_(std::move(inbox)), question_id_(question_id), calls_(calls), context_(context) {}
+                       std::shared_ptr<AnswerBudget> budget, grpc::CallbackServerContext* context)
+    : inbox_(std::move(inbox)),
+      question_id_(question_id),
+      calls_(calls),
+      budget_(std::move(budget)),
+      context_(context) {}
 
 void LookStream::Begin(std::shared_ptr<LookStream> self) {
   self_ = self;
@@ -67,10 +71,8 @@ void LookStream::Send(TimePoint now, const Stamp&, const Action& action) {
   AnswersToProto(*given, now, message);
   const std::lock_guard lock(mutex_);
   if (finish_) return;
-  if (outgoing_.size() == kMaxOutgoingAnswers) {
-    return FinishLater(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many answers"));
-  }
-  outgoing_.push_back(std::move(message));
+  AnswerCharge charge(budget_, message);
+  outgoing_.emplace_back(std::move(message), std::move(charge));
   if (given->is_last) finish_ = grpc::Status::OK;
   Pump();
 }
@@ -90,7 +92,7 @@ void LookStream::Pump() {
   if (is_writing_ || is_finished_) return;
   if (!outgoing_.empty()) {
     is_writing_ = true;
-    StartWrite(&outgoing_.front());
+    StartWrite(&outgoing_.front().first);
   } else if (finish_) {
     is_finished_ = true;
     Finish(*finish_);

@@ -12,17 +12,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "proto/rendezvous.grpc.pb.h"
-#include "rendezvous/core/question_desk.h"
+#include "rendezvous/server/answer_budget.h"
 #include "rendezvous/server/session.h"
 
 namespace ddprun::rendezvous {
-
-// Parts of answers that nobody has read yet. Those to one question come all at once, and are at
-// most as many as the desk may hold bytes (question_desk.h); half of each is full.
-inline constexpr size_t kMaxOutgoingAnswers =
-    2 * QuestionDesk::kMaxHeldBytes / QuestionDesk::kMaxPartBytes + 64;
 
 // Lives until gRPC says OnDone, through `self_`, and until the driver forgets it. Ends by itself
 // after kLimitMs, whoever reads or does not.
@@ -31,10 +27,12 @@ class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Se
   // More at a time are refused: whoever reaches the port may ask.
   static constexpr int kMaxCalls = 32;
   static constexpr int64_t kLimitMs = 15000;
+  // What all of them may hold. A node of two ranks answers with 5 to 10 KB.
+  static constexpr size_t kBudgetBytes = size_t{32} << 20;
 
   // `calls`: how many are under way, this one not among them yet.
   LookStream(std::shared_ptr<Inbox> inbox, uint64_t question_id, std::atomic<int>& calls,
-             grpc::CallbackServerContext* context);
+             std::shared_ptr<AnswerBudget> budget, grpc::CallbackServerContext* context);
   void Begin(std::shared_ptr<LookStream> self);
 
   // From gRPC's threads.
@@ -56,13 +54,15 @@ class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Se
   const std::shared_ptr<Inbox> inbox_;
   const uint64_t question_id_;
   std::atomic<int>& calls_;
+  const std::shared_ptr<AnswerBudget> budget_;
   SessionId id_;
   std::shared_ptr<LookStream> self_;
   grpc::Alarm limit_timer_;
 
   std::mutex mutex_;
   grpc::CallbackServerContext* context_;  // null from OnDone on
-  std::deque<v1::Answers> outgoing_;      // the first is being written if is_writing_
+  // The first is being written if is_writing_.
+  std::deque<std::pair<v1::Answers, AnswerCharge>> outgoing_;
   bool is_writing_ = false;
   std::optional<grpc::Status> finish_;
   bool is_finished_ = false;

@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/core/question_desk.h"
 #include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/core/text.h"
 #include "rendezvous/wire/convert.h"
 #include "tests/fuzz/promise.h"
+#include "tests/rendezvous/core/desk_bench.h"
 #include "tests/rendezvous/core/invariants.h"
 
 namespace ddprun::rendezvous {
@@ -134,7 +134,7 @@ class Doors {
   }
 
   TimePoint now_{std::chrono::hours(1)};
-  QuestionDesk desk_;
+  testing::DeskBench desk_;
   RendezvousMachine machine_{
       std::nullopt,
       Beginning{.run_id = "", .epoch = Epoch{5}, .instance = {7, 1}, .verdict = std::nullopt},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/rendezvous/core/builders.h"
+#include "tests/rendezvous/core/desk_bench.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -74,7 +75,7 @@ size_t BytesOf(const GiveAnswers& part) {
 }
 
 TEST_CASE("question desk: all nodes are asked, and all answers given together") {
-  QuestionDesk desk;
+  DeskBench desk;
   CHECK(!desk.NextDeadline());
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(2));
   CHECK(Lines(asked) == "ask 1 status; ask 2 status");
@@ -85,12 +86,12 @@ TEST_CASE("question desk: all nodes are asked, and all answers given together") 
 }
 
 TEST_CASE("question desk: a job without nodes answers at once, with nothing") {
-  QuestionDesk desk;
+  DeskBench desk;
   CHECK(Lines(desk.Ask(At(0s), kAsker, Ask(7), {})) == "100/7: last");
 }
 
 TEST_CASE("question desk: nodes that do not answer in time, or are not connected, are silent") {
-  QuestionDesk desk;
+  DeskBench desk;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(3, {1}));
   CHECK(Lines(asked) == "ask 1 status; ask 3 status");
   desk.Answer(At(1ms), SessionId{1}, IdOf(asked), "fine");
@@ -102,7 +103,7 @@ TEST_CASE("question desk: nodes that do not answer in time, or are not connected
 }
 
 TEST_CASE("question desk: an answer counts once, and only of whom was asked") {
-  QuestionDesk desk;
+  DeskBench desk;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(2));
   const uint64_t id = IdOf(asked);
   CHECK(Lines(desk.Answer(At(1ms), SessionId{1}, id, "one")) == "");
@@ -113,7 +114,7 @@ TEST_CASE("question desk: an answer counts once, and only of whom was asked") {
 }
 
 TEST_CASE("question desk: a question to one node is for it, and its answer for the asker alone") {
-  QuestionDesk desk;
+  DeskBench desk;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7, "logs 3 0", "id-b"), Nodes(3));
   CHECK(Lines(asked) == "ask 2 logs 3 0");
   CHECK(Lines(desk.Answer(At(1ms), SessionId{2}, IdOf(asked), "x")) == "100/7: b=x last");
@@ -125,7 +126,7 @@ TEST_CASE("question desk: a question to one node is for it, and its answer for t
 }
 
 TEST_CASE("question desk: what many ask at once, or within a second, is asked once") {
-  QuestionDesk desk;
+  DeskBench desk;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(1));
   const uint64_t id = IdOf(asked);
   CHECK(Lines(desk.Ask(At(1ms), SessionId{101}, Ask(1), Nodes(1))) == "");
@@ -142,7 +143,7 @@ TEST_CASE("question desk: what many ask at once, or within a second, is asked on
 }
 
 TEST_CASE("question desk: who has gone is told nothing, and not waited for") {
-  QuestionDesk desk;
+  DeskBench desk;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(2));
   desk.Ask(At(0s), SessionId{101}, Ask(1), Nodes(2));
   CHECK(Lines(desk.Forget(At(1ms), kAsker)) == "");
@@ -157,14 +158,14 @@ TEST_CASE("question desk: who has gone is told nothing, and not waited for") {
 }
 
 TEST_CASE("question desk: an answer of an old session does not speak for the new one") {
-  QuestionDesk desk;
+  DeskBench desk;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(1));
   CHECK(Lines(desk.Forget(At(1ms), SessionId{1})) == "100/7: silent a last");
   CHECK(Lines(desk.Answer(At(2ms), SessionId{1}, IdOf(asked), "late")) == "");
 }
 
 TEST_CASE("question desk: no part is larger than a message may be, and all arrive") {
-  QuestionDesk desk;
+  DeskBench desk;
   const std::string big(kMaxAnswerBytes, 'x');
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(5));
   std::vector<Action> given;
@@ -183,7 +184,7 @@ TEST_CASE("question desk: no part is larger than a message may be, and all arriv
 }
 
 TEST_CASE("question desk: thousands of small answers and silent nodes come in parts, too") {
-  QuestionDesk desk;
+  DeskBench desk;
   constexpr int kNodes = 30000;
   const std::string host(60, 'h');
   QuestionDesk::Places places;
@@ -211,7 +212,7 @@ TEST_CASE("question desk: thousands of small answers and silent nodes come in pa
 }
 
 TEST_CASE("question desk: more answers than it may hold count as silence") {
-  QuestionDesk desk;
+  DeskBench desk;
   const std::string big(kMaxAnswerBytes, 'x');
   constexpr int kNodes = 400;
   const auto asked = desk.Ask(At(0s), kAsker, Ask(7), Nodes(kNodes));
@@ -236,7 +237,7 @@ TEST_CASE("question desk: more answers than it may hold count as silence") {
 }
 
 TEST_CASE("question desk: 64 questions and 1024 askers at a time; more are refused") {
-  QuestionDesk desk;
+  DeskBench desk;
   for (size_t i = 0; i < QuestionDesk::kMaxQuestions; ++i) {
     const auto asked = desk.Ask(At(0s), kAsker, Ask(i, std::to_string(i)), Nodes(1));
     CHECK(asked.size() == 1);
@@ -253,7 +254,7 @@ TEST_CASE("question desk: 64 questions and 1024 askers at a time; more are refus
 }
 
 TEST_CASE("question desk: the next deadline passes, and then there is none") {
-  QuestionDesk desk;
+  DeskBench desk;
   desk.Ask(At(0s), kAsker, Ask(7), Nodes(1));
   desk.Ask(At(0s), kAsker, Ask(8, "x", "id-a"), Nodes(1));
   TimePoint now = At(0s);
@@ -374,7 +375,7 @@ class RandomDesk {
   }
 
   std::mt19937_64 random_;
-  QuestionDesk desk_;
+  DeskBench desk_;
   TimePoint now_{};
   uint64_t sessions_ = 0, questions_ = 0, asked_ = 0;
   int given_ = 0;

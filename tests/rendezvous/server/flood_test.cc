@@ -1,18 +1,25 @@
 // Strangers that send ten megabytes of what costs a server of HTTP/2 more than it costs them,
 // against the real server: its memory stays bounded, and who is there stays.
 #include <doctest/doctest.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "rendezvous/base/steady_clock.h"
+#include "rendezvous/client/look_on.h"
+#include "rendezvous/core/question_desk.h"
 #include "rendezvous/wire/convert.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/http2_frames.h"
@@ -53,21 +60,30 @@ struct Flood {
   std::function<std::string(uint32_t turn)> more;
 };
 
-// A join that would be taken, as the first message of a stream, and its end left open.
-std::string JoinFrames() {
-  NodeJoined joined;
-  joined.node = TestNode("stranger");
-  joined.policy = TestPolicy(1, 1);
-  const auto message = ToProto(joined, Duration(0));
+// One message on stream 1.
+std::string MessageFrame(const Event& event) {
+  const auto message = ToProto(event, Duration(0));
   REQUIRE(message.ok());
   const std::string body = message->SerializeAsString();
   const std::string size = {0, 0, static_cast<char>(body.size() >> 8),
                             static_cast<char>(body.size())};
-  return Call(1, kAttachPath) + Frame(kDataFrame, 0, 1, std::string(1, '\0') + size + body);
+  return Frame(kDataFrame, 0, 1, std::string(1, '\0') + size + body);
+}
+
+// A join that would be taken, as the first message of a stream, and its end left open.
+std::string JoinFrames(const Policy& policy = TestPolicy(1, 1)) {
+  NodeJoined joined;
+  joined.node = TestNode("stranger");
+  joined.policy = policy;
+  return Call(1, kAttachPath) + MessageFrame(joined);
 }
 
 std::string OpenAndReset(uint32_t stream, const std::string& path) {
   return Call(stream, path) + Frame(kResetFrame, 0, stream, std::string("\0\0\0\x08", 4));
+}
+
+bool SendAll(int fd, const std::string& bytes) {
+  return send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
 // Sends until the other end closes, or `bytes` have gone out. Never reads. What it has sent.
@@ -135,6 +151,67 @@ TEST_CASE("floods: ten megabytes of frames cost the coordinator less than fifty"
   client->ReportSucceeded(assigned->assignment.round);
   CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
   CHECK(log.Text().find("contact lost") == std::string::npos);
+}
+
+// A node that answers each question with as much as it may.
+class TalkativeNode {
+ public:
+  TalkativeNode(uint16_t port, const Policy& policy, int number) {
+    RendezvousOptions options = RemoteOptions(port, policy);
+    options.policy.run_id = "run-1";
+    client_ = ConnectRendezvous(std::move(options), [this](RendezvousEvent event) {
+      if (std::holds_alternative<Assigned>(event)) is_assigned_ = true;
+      const auto* asked = std::get_if<Asked>(&event);
+      if (asked != nullptr) client_->Answer(asked->id, std::string(kMaxAnswerBytes, 'x'));
+    });
+    client_->Join(TestNode("n" + std::to_string(number), static_cast<uint16_t>(4000 + number)));
+  }
+  bool is_assigned() const { return is_assigned_; }
+
+ private:
+  std::atomic<bool> is_assigned_{false};
+  std::unique_ptr<RendezvousClient> client_;
+};
+
+TEST_CASE("floods: answers that nobody reads are as many as may wait, whoever asks how often") {
+  constexpr int kNodes = 16;  // 3 MB to each question
+  const Policy policy = TestPolicy(kNodes, kNodes);
+  const auto coordinator = StartListening(policy);
+  std::vector<std::unique_ptr<TalkativeNode>> nodes;
+  for (int i = 0; i < kNodes; ++i) {
+    nodes.push_back(std::make_unique<TalkativeNode>(coordinator->port(), policy, i));
+  }
+  const TimePoint deadline = SteadyNow() + kFloodLimit;
+  for (const auto& node : nodes) {
+    while (!node->is_assigned() && SteadyNow() < deadline) poll(nullptr, 0, 10);
+    REQUIRE(node->is_assigned());
+  }
+  // What the nodes themselves take for an answer is here from now on.
+  REQUIRE(LookOn("127.0.0.1", coordinator->port(), nullptr, kFloodLimit).ok());
+  malloc_trim(0);  // nothing that was freed serves again
+  const size_t before = SettledBytes(0);
+  std::vector<UniqueFd> connections;
+  size_t allowed = kMaxCostBytes;
+  SUBCASE("by looking on") {
+    const std::string nothing = Frame(kDataFrame, kEndStream, 1, std::string(5, '\0'));
+    for (int i = 0; i < 32; ++i) {
+      connections.push_back(TryConnectTo(coordinator->port()));
+      const std::string look = Greeting() + Call(1, kLookPath) + nothing;
+      REQUIRE(SendAll(connections.back().get(), look));
+    }
+  }
+  SUBCASE("as a spare, who hears more") {
+    allowed += QuestionDesk::kMaxHeldBytes / 2;
+    connections.push_back(TryConnectTo(coordinator->port()));
+    std::string questions = Greeting() + JoinFrames(policy);
+    for (uint64_t id = 1; id <= 40; ++id) {
+      questions += MessageFrame(QuestionAsked{{}, {.id = id, .to = {}, .body = "x"}});
+    }
+    REQUIRE(SendAll(connections.back().get(), questions));
+  }
+  const size_t most = SettledBytes(before);
+  CHECK_MESSAGE(most - before > kMegabyte * 10, "nothing was asked");
+  CHECK_MESSAGE(most - before < allowed, "it cost ", (most - before) / kMegabyte, " MB");
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ inline constexpr char kSettingsFrame = 4;
 inline constexpr char kPingFrame = 6;
 inline constexpr char kWindowUpdateFrame = 8;
 inline constexpr char kContinuationFrame = 9;
-inline constexpr char kEndHeaders = 4;  // a flag
+// Flags.
+inline constexpr char kEndStream = 1;
+inline constexpr char kEndHeaders = 4;
 
 inline std::string Frame(char type, char flags, uint32_t stream, const std::string& payload) {
   const size_t size = payload.size();
@@ -50,6 +52,7 @@ inline std::string Call(uint32_t stream, const std::string& path) {
 }
 
 inline constexpr char kAttachPath[] = "/ddprun.rendezvous.v1.Rendezvous/Attach";
+inline constexpr char kLookPath[] = "/ddprun.rendezvous.v1.Rendezvous/Look";
 
 }  // namespace ddprun::rendezvous
 
