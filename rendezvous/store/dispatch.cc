@@ -61,6 +61,7 @@ bool DispatchStoreCommand(const StoreCommand& command, size_t max_reply_bytes,
   const std::vector<std::string_view>& fields = command.fields;
   const bool is_greeting = command.op == StoreOp::kValidate;
   if (is_greeting == session->is_validated) return false;
+  session->has_asked |= !is_greeting && command.op != StoreOp::kPing;
   switch (command.op) {
     case StoreOp::kValidate:
       session->is_validated = command.word == kStoreMagic;

@@ -15,6 +15,7 @@ namespace ddprun::rendezvous {
 struct StoreSession {
   uint64_t client = 0;
   bool is_validated = false;
+  bool has_asked = false;      // For more than to be greeted.
   KvStore::Ticket ticket = 0;  // What it waits on; 0 when it does not wait.
 };
 

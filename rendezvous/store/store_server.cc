@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -29,6 +30,14 @@ constexpr uint64_t kFirstClient = 2;
 constexpr int kAcceptsPerEvent = 64;
 constexpr std::chrono::seconds kStalledCheck{1};
 constexpr size_t kReceiveBytes = 64 << 10;
+constexpr size_t kMaxReserve = 1024;
+
+size_t ConnectionsThatFit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return kMaxReserve;
+  const auto most = static_cast<size_t>(files.rlim_cur);
+  return most - std::min(most / 4, kMaxReserve);
+}
 
 }  // namespace
 
@@ -62,6 +71,8 @@ absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& o
 
 StoreServer::StoreServer(const Options& options)
     : options_(options),
+      max_connections_(options.max_connections > 0 ? options.max_connections
+                                                   : ConnectionsThatFit()),
       store_(options.max_store_bytes),
       next_client_(kFirstClient),
       scratch_(kReceiveBytes) {}
@@ -180,7 +191,9 @@ void StoreServer::TakeAdopted() {
     if (!resume_accept_at_) Watch(fd.get(), kListenerTag);
     listeners_.push_back(std::move(fd));
   }
-  for (UniqueFd& fd : connections) Add(std::move(fd));
+  for (UniqueFd& fd : connections) {
+    if (MakeRoom(0)) Add(std::move(fd));
+  }
 }
 
 void StoreServer::WatchListeners() {
@@ -191,6 +204,10 @@ void StoreServer::AcceptSome(const UniqueFd& listener) {
   if (resume_accept_at_) return;  // another listener had to rest in this turn
   std::vector<UniqueFd> accepted;
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    if (!MakeRoom(accepted.size())) {
+      Rest();
+      break;
+    }
     UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       HandleAcceptError();  // before these count as silent: they have had no time to greet
@@ -212,19 +229,27 @@ void StoreServer::HandleAcceptError() {
     case ENFILE:
     case ENOBUFS:
     case ENOMEM:
-      // Whoever has not even greeted goes first. Otherwise the listener rests: level-triggered it
-      // would spin, and the waiting connections stay in the backlog until something closes.
-      if (DropOldestUngreeted()) return;
-      for (const UniqueFd& listener : listeners_) {
-        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.get(), nullptr);
-      }
-      resume_accept_at_ = now_ + kAcceptRest;
-      ++accept_rests_;
-      if (options_.on_no_descriptor) options_.on_no_descriptor();
+      if (!DropOldestUngreeted() && !DropOldestIdle()) Rest();
       return;
     default:
       return;  // EAGAIN, EINTR, or a connection that died in the backlog.
   }
+}
+
+// Level-triggered the listener would spin; the waiting connections stay in the backlog until
+// something closes.
+void StoreServer::Rest() {
+  for (const UniqueFd& listener : listeners_) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener.get(), nullptr);
+  }
+  resume_accept_at_ = now_ + kAcceptRest;
+  ++accept_rests_;
+  if (options_.on_no_descriptor) options_.on_no_descriptor();
+}
+
+bool StoreServer::MakeRoom(size_t coming) {
+  const bool is_over = connections_.size() + coming > max_connections_;
+  return !is_over || DropOldestUngreeted() || DropOldestIdle();
 }
 
 bool StoreServer::DropOldestUngreeted() {
@@ -238,6 +263,21 @@ bool StoreServer::DropOldestUngreeted() {
     return true;
   }
   return false;
+}
+
+// Clients ask for something at once: who only greets keeps a place, as strangers can by five bytes.
+bool StoreServer::DropOldestIdle() {
+  std::optional<uint64_t> oldest;
+  for (const auto& [client, connection] : connections_) {
+    const StoreSession& session = connection.session;
+    const bool is_idle = session.is_validated && !session.has_asked &&
+                         connection.last_progress + options_.greeting_timeout <= now_;
+    if (is_idle) oldest = std::min(oldest.value_or(client), client);
+  }
+  if (!oldest) return false;
+  ++dropped_silent_;
+  Remove(*oldest);
+  return true;
 }
 
 void StoreServer::Add(UniqueFd fd) {

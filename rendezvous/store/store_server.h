@@ -48,6 +48,11 @@ class StoreServer {
     Bind bind = Bind::kLoopback;
     uint16_t port = 0;  // 0: the kernel chooses.
     StoreLimits limits;
+    // Where there are more, further ones wait until others close; those that have greeted, have
+    // asked for nothing and are silent for greeting_timeout are closed for them. 0: as many as this
+    // process may have open files, but a quarter of these, at most 1,024, which its agent needs
+    // itself.
+    size_t max_connections = 0;
     // Bound on keys, values and parked waits. What exceeds it closes the connection.
     size_t max_store_bytes = size_t{1} << 30;
     // Bound on half-received requests and unread replies, over all connections. Only what one
@@ -65,11 +70,11 @@ class StoreServer {
   struct Stats {
     uint64_t accepted = 0;  // Adopted ones included.
     uint64_t open = 0;
-    uint64_t dropped_silent = 0;    // No VALIDATE in time.
+    uint64_t dropped_silent = 0;    // No VALIDATE in time, or nothing after it and no room.
     uint64_t dropped_protocol = 0;  // Garbage, or a limit exceeded.
     uint64_t dropped_users = 0;     // Of other users, where the store is on loopback.
     uint64_t keys = 0;
-    uint64_t accept_rests = 0;  // Times the system had no descriptor for a connection.
+    uint64_t accept_rests = 0;  // Times there was no descriptor, or no room, for a connection.
     uint64_t waiting = 0;       // Parked WAITs and BARRIERs.
   };
 
@@ -119,7 +124,12 @@ class StoreServer {
 
   void AcceptSome(const UniqueFd& listener);
   void HandleAcceptError();
+  void Rest();
+  // Whether one more may come, beside `coming`. False where there is one too many already, and none
+  // that may be closed.
+  bool MakeRoom(size_t coming);
   bool DropOldestUngreeted();
+  bool DropOldestIdle();
   void Add(UniqueFd fd);
   void Remove(uint64_t client);
   void DropBroken(Connection& connection);
@@ -138,6 +148,7 @@ class StoreServer {
   void PublishStoreStats();
 
   const Options options_;
+  const size_t max_connections_;
   uint16_t port_ = 0;
   UniqueFd epoll_;
   UniqueFd wake_event_;

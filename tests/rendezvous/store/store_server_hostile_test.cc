@@ -294,5 +294,42 @@ TEST_CASE("store server: without descriptors who has not greeted makes room") {
   job.ExpectUnaffected();
 }
 
+TEST_CASE("store server: without room who has greeted and asked for nothing makes some") {
+  StoreServer::Options options;
+  options.max_connections = 3;
+  options.greeting_timeout = std::chrono::milliseconds(50);
+  const auto server = StartStoreServer(options);
+  Job job(*server);
+  RawClient first = RawClient::Greeted(*server), second = RawClient::Greeted(*server);
+  // The first one more is served; where a second waits for a place, who is idle goes.
+  RawClient late(server->port()), later(server->port());
+  for (RawClient* client : {&late, &later}) {
+    client->Expect(Greeting() + Request(kGetNumKeys), Number(1));
+  }
+  CHECK(first.IsClosed());
+  CHECK(second.IsClosed());
+  CHECK(server->stats().dropped_silent == 2);
+  for (RawClient* client : {&late, &later}) client->Expect(Request(kGetNumKeys), Number(1));
+  job.ExpectUnaffected();
+}
+
+TEST_CASE("store server: where all have asked for something one more waits until one goes") {
+  StoreServer::Options options;
+  options.max_connections = 1;
+  options.greeting_timeout = std::chrono::milliseconds(50);
+  const auto server = StartStoreServer(options);
+  Job job(*server);
+  RawClient other = RawClient::Greeted(*server);
+  other.Expect(Request(kGetNumKeys), Number(1));
+  RawClient late(server->port());
+  late.Send(Greeting() + Request(kGetNumKeys));
+  CHECK(Eventually([&] { return server->stats().accept_rests >= 3; }));
+  job.ExpectUnaffected();
+  other.Expect(Request(kGetNumKeys), Number(1));
+  other.Reset();
+  CHECK(late.Receive(Number(1).size()) == Number(1));
+  job.ExpectUnaffected();
+}
+
 }  // namespace
 }  // namespace ddprun::rendezvous
