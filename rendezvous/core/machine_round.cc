@@ -179,9 +179,18 @@ Member* State::CurrentMember(TimePoint now, const Stamp& stamp) {
   return nullptr;
 }
 
+bool State::IsOwnRank(const Member& member, int rank) {
+  const Seat& seat = seats.at(member.info.id);
+  const int first_rank = seat.assignment.first_rank;
+  if (first_rank <= rank && rank < first_rank + seat.local_world_size) return true;
+  ++ignored_messages;
+  return false;
+}
+
 void State::On(TimePoint now, const WorkersFailed& event) {
   const Member* member = CurrentMember(now, event.stamp);
-  if (member == nullptr) return;
+  // That a rank hangs is said by the node that has looked at all of them.
+  if (member == nullptr || !(event.report.is_hang || IsOwnRank(*member, event.report.rank))) return;
   const TimePoint date = DateOf(now, event.age);
   const DatedFailure failure{.reporter = member->info.id, .report = event.report, .date = date};
   if (phase == Phase::kDraining) {
@@ -202,7 +211,7 @@ void State::On(TimePoint now, const WorkersFailed& event) {
 
 void State::On(TimePoint now, const FirstWorkerSucceeded& event) {
   const Member* member = CurrentMember(now, event.stamp);
-  if (member == nullptr) return;
+  if (member == nullptr || !IsOwnRank(*member, event.rank)) return;
   Seat& seat = seats[member->info.id];
   if (!seat.first_success.has_value()) {
     seat.first_success = EarlyExit{.rank = event.rank, .date = DateOf(now, event.age)};

@@ -283,6 +283,8 @@ struct RendezvousMachine::State {
   void OpenRound(TimePoint now);
   // The member whose session it is when the stamp names the current round; else null, counted.
   Member* CurrentMember(TimePoint now, const Stamp& stamp);
+  // Whether the rank is one of the node's in the round; if not, its message is ignored.
+  bool IsOwnRank(const Member& member, int rank);
 
   // The end (machine_tell.cc).
   void CloseJob(TimePoint now, Verdict end);
