@@ -125,6 +125,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   start.identity = *std::move(identity);
   start.is_apart = true;
   start.listen = Coordinator::Listen{.host = options.bind.host, .port = options.bind.port};
+  start.is_for_own_user = !options.bind.host.empty() && rendezvous::IsLoopback(options.bind.host);
   start.run_dir = run_dir;
   start.on_file_lost = [](const std::string& why) { Tell("warning: " + why); };
   start.on_refused = [](const std::string& whom) { Tell("warning: " + whom); };

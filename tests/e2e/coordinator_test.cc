@@ -1,11 +1,19 @@
 // `ddprun coordinator`: the rendezvous apart from the agents.
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <string>
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/socket_address.h"
+#include "rendezvous/wire/hello.h"
 #include "tests/e2e/job.h"
+#include "tests/support/skip.h"
 
 namespace ddprun::testing {
 namespace {
@@ -42,6 +50,28 @@ TEST_CASE("coordinator: agents meet at it, and it ends with the job's exit code"
     CHECK(coordinator->out().empty());
     CHECK(job.IsGone());
   }
+}
+
+TEST_CASE("coordinator: on loopback it serves processes of its own user alone") {
+  if (geteuid() != 0) return SkipTest("only root makes sockets for other users");
+  Job job;
+  auto coordinator = Coordinator(job);
+  constexpr uid_t kNobody = 65534;
+  const auto greet = [&job](uid_t user) {
+    syscall(SYS_setfsuid, user);  // of this thread alone
+    const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    syscall(SYS_setfsuid, geteuid());
+    const auto place = rendezvous::ResolveName("127.0.0.1", job.port()).addresses.at(0);
+    REQUIRE(connect(fd.get(), place.get(), place.size) == 0);
+    const std::string hello(rendezvous::kHelloRequest);
+    send(fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    char reply = 0;
+    return recv(fd.get(), &reply, 1, 0);
+  };
+  CHECK(greet(kNobody) <= 0);
+  CHECK(greet(geteuid()) == 1);
+  coordinator->Signal(SIGTERM);
+  CHECK(coordinator->Wait() == 143);
 }
 
 TEST_CASE("coordinator: a signal ends it with 128+n, before anybody has joined") {
