@@ -84,6 +84,63 @@ TEST_CASE("watchers: the page's address without its key shows no log lines, and 
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
 
+// What curl is answered, of one door: ends with the code.
+std::string CodeOf(const Strings& door, const std::string& path, const std::string& method) {
+  Strings more = {"-o", "/dev/null"};
+  more.insert(more.end(), door.begin() + 1, door.end());
+  const Strings how = method == "HEAD"  ? Strings{"-I"}
+                      : method == "GET" ? Strings{}
+                                        : Strings{"-X", method};
+  more.insert(more.end(), how.begin(), how.end());
+  const std::string said = Get(door[0] + path, more);
+  return said.substr(said.rfind('\n') + 1);
+}
+
+TEST_CASE("watchers: each door gives each path to each method as docs/security.md says") {
+  if (!HasCurl()) return SkipTest("there is no curl");
+  Job job;
+  const ControlFolder folder;
+  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=1", "--dashboard", "--metrics"},
+                                   {"steps:" + job.File("go")});
+  StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 1); });
+  const std::string page = AddressOf(*ddprun, "dashboard");
+  const std::string metrics = AddressOf(*ddprun, "metrics");
+  const std::string dump = "dump?dir=" + job.File("");
+  // The control socket, the page with its key and without, and the metrics.
+  const Strings doors[] = {{"http://ddprun/", "--unix-socket", folder.Socket()},
+                           {page},
+                           {page.substr(0, page.find('/', 7) + 1)},
+                           {metrics.substr(0, metrics.find('/', 7) + 1)}};
+  struct Row {
+    std::string path;
+    const char* get[4];  // and HEAD
+    const char* post;    // at the socket; at a port only reading is served
+  };
+  const Row rows[] = {{"", {"404", "200", "200", "404"}, "404"},
+                      {"status.json", {"200", "200", "200", "404"}, "404"},
+                      {"events", {"404", "200", "200", "404"}, "404"},
+                      {"logs?rank=0", {"200", "200", "403", "404"}, "404"},
+                      {"metrics", {"200", "404", "200", "200"}, "404"},
+                      {"nothing", {"404", "404", "404", "404"}, "404"},
+                      {dump, {"404", "404", "404", "404"}, "200"},
+                      {"stop", {"404", "404", "404", "404"}, "200"}};
+  for (const Row& row : rows) {
+    for (size_t door = 0; door < 4; ++door) {
+      CAPTURE(row.path);
+      CAPTURE(doors[door][0]);
+      CHECK(CodeOf(doors[door], row.path, "HEAD") == row.get[door]);
+      // One who follows events is answered without end.
+      if (row.path != "events") CHECK(CodeOf(doors[door], row.path, "GET") == row.get[door]);
+      for (const char* method : {"PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"}) {
+        CHECK(CodeOf(doors[door], row.path, method) == (door == 0 ? "404" : "405"));
+      }
+      if (door > 0) CHECK(CodeOf(doors[door], row.path, "POST") == "405");
+    }
+    CHECK(CodeOf(doors[0], row.path, "POST") == row.post);
+  }
+  CHECK_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+}
+
 TEST_CASE("watchers: a real Prometheus scrapes a real job") {
   if (const std::string why = WhyNoPrometheus(); !why.empty()) return SkipTest(why);
   Job job;
