@@ -59,11 +59,18 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
     warnings.push_back(absl::StrCat(absl::StrJoin(stale, " "),
                                     " in the environment: workers get their own values"));
   }
-  // What users and the launcher itself set; DDPRUN_TEST_ names belong to tests.
+  // What users set, for ddprun and for ddp in the workers, and what ddprun and ddp set themselves,
+  // which a ddprun in a worker inherits. DDPRUN_TEST_ names belong to tests.
   constexpr char kPrefix[] = "DDPRUN_";
-  const std::vector<std::string> known = {"LOG_LEVEL", "STDERR",      "TOKEN",     "ROUND",
-                                          "EPOCH",     "JOB_MARK",    "CUDA_LIB",  "NCCL_LIB",
-                                          "CLUSTER",   "NCCL_PYTHON", "CUBLAS_LIB"};
+  const std::vector<std::string> known = {"CLUSTER",       "CONTROL_DIR",   "CUBLAS_LIB",
+                                          "CUDA_LIB",      "ETCD_PASSWORD", "FLIGHT_RECORDER_DIR",
+                                          "HOST_ID",       "LIBDDP",        "LOG_LEVEL",
+                                          "NCCL_LIB",      "NCCL_PYTHON",   "NVML_LIB",
+                                          "STDERR",        "TOKEN",         "WORKER_SERVER",
+                                          "BENCH_RESULTS", "COUNTERS_FD",   "EPOCH",
+                                          "JOB_MARK",      "NODE_ADDR",     "PROGRESS_FILE",
+                                          "ROUND",         "ROUND_KEY_FD",  "SPAWN",
+                                          "STOP_FILE"};
   for (const std::string& variable : NamesWith(kPrefix, environment)) {
     // What all have in common would make any two names near.
     const std::string name = variable.substr(sizeof(kPrefix) - 1);

@@ -262,6 +262,37 @@ TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned 
   REQUIRE(config.warnings.size() == 2);
   CHECK(config.warnings[0].find("RANK=3") == 0);
   CHECK(config.warnings[1].find("did you mean DDPRUN_STDERR?") != std::string::npos);
+  const LaunchConfig all =
+      Config({"p"}, Plain({"LOCAL_WORLD_SIZE=4", "LOCAL_RANK=3", "WORLD_SIZE=2", "RANK=\x1b[2J"}));
+  REQUIRE(all.warnings.size() == 1);
+  CHECK(all.warnings[0] ==
+        "RANK=\\x1b[2J WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=4 in the environment: workers "
+        "get their own values");
+  // Scripts that are right export these, for --rdzv_endpoint.
+  CHECK(Config({"p"}, Plain({"MASTER_ADDR=h", "MASTER_PORT=29500"})).warnings.empty());
+}
+
+TEST_CASE("cli: no variable of ours is called unknown, and each is found where it is misspelt") {
+  std::vector<std::string> given;
+  for (const std::string name : {"BENCH_RESULTS", "CLUSTER",       "CONTROL_DIR",
+                                 "COUNTERS_FD",   "CUBLAS_LIB",    "CUDA_LIB",
+                                 "EPOCH",         "ETCD_PASSWORD", "FLIGHT_RECORDER_DIR",
+                                 "HOST_ID",       "JOB_MARK",      "LIBDDP",
+                                 "LOG_LEVEL",     "NCCL_LIB",      "NCCL_PYTHON",
+                                 "NODE_ADDR",     "NVML_LIB",      "PROGRESS_FILE",
+                                 "ROUND",         "ROUND_KEY_FD",  "SPAWN",
+                                 "STDERR",        "STOP_FILE",     "TOKEN",
+                                 "WORKER_SERVER"}) {
+    given.push_back("DDPRUN_" + name + "=");
+    const LaunchConfig config = Config({"p"}, Plain({"DDPRUN_" + name + "X=1"}));
+    REQUIRE_MESSAGE(config.warnings.size() == 1, name);
+    CHECK(config.warnings[0] ==
+          "unknown variable 'DDPRUN_" + name + "X' is ignored; did you mean DDPRUN_" + name + "?");
+  }
+  // But for the cluster, which is one value and no other.
+  std::erase(given, "DDPRUN_CLUSTER=");
+  const LaunchConfig config = Config({"p"}, Plain(given));
+  CHECK_MESSAGE(config.warnings.empty(), config.warnings.front());
 }
 
 }  // namespace
