@@ -47,7 +47,7 @@ absl::Status CheckDates(const std::string& file, const X509* certificate) {
   }
   if (X509_cmp_current_time(until) < 0) {
     return BadFile(file, absl::StrCat("the certificate was valid until ", DateText(until),
-                                      "; make a new one"));
+                                      "; make a new one, or is this machine's clock ahead?"));
   }
   return absl::OkStatus();
 }
