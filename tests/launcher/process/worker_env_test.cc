@@ -73,7 +73,9 @@ TEST_CASE("worker env: a worker of torchelastic finds every variable it knows") 
 TEST_CASE("worker env: what another launcher left is replaced, what the user set stays") {
   const std::vector<std::string> parent = {"A=1",
                                            "RANK=99",
+                                           "WORLD_SIZE=98",
                                            "MASTER_ADDR=stale",
+                                           "MASTER_PORT=97",
                                            "DDPRUN_JOB_MARK=outer",
                                            "OMP_NUM_THREADS=",
                                            "odd",
@@ -84,7 +86,9 @@ TEST_CASE("worker env: what another launcher left is replaced, what the user set
   const std::vector<std::string> block = BuildWorkerEnv(parent, input, 0, "");
   const std::map<std::string, std::string> map = AsMap(block);
   CHECK(map.at("RANK") == "4");
+  CHECK(map.at("WORLD_SIZE") == "8");
   CHECK(map.at("MASTER_ADDR") == "fe80::1");
+  CHECK(map.at("MASTER_PORT") == "1234");
   CHECK(map.count("DDPRUN_JOB_MARK") == 0);
   CHECK(map.at("OMP_NUM_THREADS") == "");
   CHECK(map.at("TORCH_NCCL_ASYNC_ERROR_HANDLING") == "0");
