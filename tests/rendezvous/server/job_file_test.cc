@@ -14,6 +14,8 @@
 #include <iterator>
 #include <thread>
 
+#include "absl/strings/str_format.h"
+#include "rendezvous/base/fnv1a.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::rendezvous {
@@ -91,6 +93,13 @@ Record FullRecord() {
   return record;
 }
 
+// A file without a verdict that has these values.
+std::string WithChecksum(const std::string& values) {
+  Fnv1a checksum;
+  checksum.Add(values.data(), values.size());
+  return absl::StrFormat("%s %016x\n", values, checksum.value());
+}
+
 TEST_CASE("job file: the next coordinator begins with what the last one recorded") {
   const testing::TempDir directory;
   const auto first = BeginJob(directory.path());
@@ -144,6 +153,30 @@ TEST_CASE(
     CHECK(next->spent == record.spent);
     CHECK(next->restart_count == 3);
     CHECK(next->verdict == record.verdict);
+  }
+}
+
+TEST_CASE("job file: a line of a later release is as good as none, though it is intact") {
+  const testing::TempDir directory;
+  Record record = FullRecord();
+  record.epoch = Epoch{Next(directory.path()) + 1};
+  record.verdict.reset();
+  for (const bool has_spent : {false, true}) {
+    if (has_spent) record.spent.node_losses = 5;
+    const std::string ours = EncodeRecord(record);
+    REQUIRE(DecodeRecord(ours) == record);
+    const std::string fields = ours.substr(0, ours.rfind(' ')).substr(sizeof("ddprun-job 2") - 1);
+    CHECK(WithChecksum((has_spent ? "ddprun-job 2" : "ddprun-job 1") + fields) == ours);
+    // A later one may say more, too.
+    for (const std::string& later : {fields, fields + " 7"}) {
+      std::ofstream(directory.File("job"), std::ios::trunc) << WithChecksum("ddprun-job 3" + later);
+      const auto next = BeginJob(directory.path());
+      REQUIRE(next.ok());
+      CHECK_FALSE(next->is_remembered);
+      CHECK(next->instance != record.instance);
+      CHECK(next->restart_count == 0);
+      CHECK(next->epoch > record.epoch);
+    }
   }
 }
 
