@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -48,6 +49,20 @@ TEST_CASE("node identity: a directory that others can write to is not used") {
   const std::string directory = RunDirectory("job1", 1);
   std::filesystem::create_directory(directory);
   REQUIRE(chmod(directory.c_str(), 0777) == 0);
+  CHECK(RunDirectory("job1", 1).empty());
+}
+
+TEST_CASE("node identity: another user's directory is not used") {
+  if (geteuid() != 0) return testing::SkipTest("only root can give a directory away");
+  const Fixture fixture;
+  const std::string directory = RunDirectory("job1", 1);
+  const std::string base = std::filesystem::path(directory).parent_path();
+  REQUIRE(chown(base.c_str(), 65534, 65534) == 0);
+  CHECK(RunDirectory("job1", 1).empty());
+  REQUIRE(chown(base.c_str(), 0, 0) == 0);
+  REQUIRE(mkdir(directory.c_str(), 0700) == 0);
+  CHECK(RunDirectory("job1", 1) == directory);
+  REQUIRE(chown(directory.c_str(), 65534, 65534) == 0);
   CHECK(RunDirectory("job1", 1).empty());
 }
 
