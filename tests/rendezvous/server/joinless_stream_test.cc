@@ -54,5 +54,46 @@ TEST_CASE("grpc: a message that does not parse is called malformed") {
   CHECK(status.error_message() == "the message does not parse");
 }
 
+TEST_CASE("grpc: a message beyond its limit ends its stream, and is told the limit") {
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  // An agent of ours would not send these.
+  const auto stub = v1::Rendezvous::NewStub(
+      MakeForeignChannel(ResolveName("127.0.0.1", coordinator->port()).addresses.front(),
+                         grpc::InsecureChannelCredentials(), ""));
+  NodeJoined join;
+  join.node = TestNode("a");
+  join.policy = TestPolicy(1, 1);
+  const v1::AgentMessage joins = *ToProto(join, Duration(0));
+  {
+    grpc::ClientContext call;
+    call.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    v1::AgentMessage large = joins;
+    large.mutable_join()->set_role(std::string(70'000, 'r'));
+    const auto stream = stub->Attach(&call);
+    REQUIRE(stream->Write(large));
+    const grpc::Status status = stream->Finish();
+    CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+    CHECK(status.error_message() ==
+          "join of " + std::to_string(large.ByteSizeLong()) + " bytes, at most 65536 are accepted");
+  }
+  // What is larger than any message may be is gRPC's to refuse. Who has not joined may not send so
+  // much at all.
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+  const auto stream = stub->Attach(&call);
+  REQUIRE(stream->Write(joins));
+  v1::CoordinatorMessage message;
+  REQUIRE(stream->Read(&message));
+  v1::AgentMessage large;
+  large.mutable_leave()->set_reason(std::string(300'000, 'r'));
+  REQUIRE(stream->Write(large));
+  while (stream->Read(&message)) {
+  }
+  const grpc::Status status = stream->Finish();
+  CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+  CHECK_MESSAGE(status.error_message().find("larger than max") != std::string::npos,
+                status.error_message());
+}
+
 }  // namespace
 }  // namespace ddprun::rendezvous

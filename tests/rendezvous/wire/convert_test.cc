@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "tests/rendezvous/server/event_log.h"
 
 namespace ddprun::rendezvous {
@@ -240,16 +241,44 @@ TEST_CASE("convert: a malformed message is refused with the name of its field") 
   }
 }
 
+// Number 100, which no message has, of so many bytes.
+void AddUnknownField(google::protobuf::Message& message, size_t bytes) {
+  google::protobuf::UnknownFieldSet* unknown =
+      message.GetReflection()->MutableUnknownFields(&message);
+  unknown->AddLengthDelimited(100, std::string(bytes, 'x'));
+}
+
+absl::Status TooLarge(const std::string& kind, const v1::AgentMessage& message, int limit) {
+  return absl::ResourceExhaustedError(absl::StrCat(kind, " of ", message.ByteSizeLong(),
+                                                   " bytes, at most ", limit, " are accepted"));
+}
+
 TEST_CASE("convert: each kind of message has its own size limit") {
   v1::AgentMessage join = JoinMessage();
   join.mutable_join()->set_role(std::string(70000, 'r'));
-  CHECK(absl::IsResourceExhausted(FromProto(join).status()));
-  // A heartbeat grows by fields that only a newer agent knows: number 100, of 5000 bytes.
+  CHECK(FromProto(join).status() == TooLarge("join", join, 65536));
   v1::AgentMessage beat = ToProto(HeartbeatReceived{}, Duration{0}).value();
-  CHECK(FromProto(beat).ok());
-  const std::string unknown = std::string("\xa2\x06\x88\x27", 4) + std::string(5000, 'x');
-  REQUIRE(beat.MergeFromString(unknown));
-  CHECK(absl::IsResourceExhausted(FromProto(beat).status()));
+  AddUnknownField(beat, 5000);
+  CHECK(FromProto(beat).status() == TooLarge("heartbeat", beat, 4096));
+  v1::AgentMessage other = ToProto(WorkersSucceeded{}, Duration{0}).value();
+  AddUnknownField(other, 100'000);
+  CHECK(FromProto(other).ok());
+  AddUnknownField(other, 200'000);
+  CHECK(FromProto(other).status() == TooLarge("message", other, 262144));
+}
+
+TEST_CASE("convert: fields that only a newer release knows are ignored") {
+  v1::AgentMessage beat = ToProto(HeartbeatReceived{}, Duration{0}).value();
+  AddUnknownField(beat, 3000);
+  const auto heard = FromProto(beat);
+  REQUIRE_MESSAGE(heard.ok(), heard.status().message());
+  CHECK(std::holds_alternative<HeartbeatReceived>(*heard));
+  v1::AgentMessage message = JoinMessage();
+  AddUnknownField(message, 3000);
+  AddUnknownField(*message.mutable_join(), 3000);
+  const auto joined = FromProto(message);
+  REQUIRE_MESSAGE(joined.ok(), joined.status().message());
+  CHECK(std::get<NodeJoined>(*joined).node.id.value == "node-1");
 }
 
 TEST_CASE("convert: a failure's age grows by half the round trip") {
