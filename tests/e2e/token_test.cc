@@ -1,8 +1,8 @@
 // Jobs whose nodes have a token: who gets in, what a stranger sees, and where the token is not.
 #include <doctest/doctest.h>
-#include <sys/stat.h>
-
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
@@ -246,6 +246,8 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
   const Node quoted = job.Run({"--nproc_per_node=1", std::string("--token_file=") + kToken}, {});
   CHECK_MESSAGE(quoted->Wait() == 122, quoted->Describe());
   CHECK_FALSE(Quotes(quoted->err(), kToken));
+  Holds(quoted->err(),
+        "it names a file, as a token on the command line could be read by everybody");
   const Node empty = job.Run({"--nproc_per_node=1"}, {}, {.env = {{"DDPRUN_TOKEN", " "}}});
   CHECK_MESSAGE(empty->Wait() == 122, empty->Describe());
   CHECK_MESSAGE(Holds(empty->err(), "DDPRUN_TOKEN: it is empty"), empty->Describe());
@@ -261,6 +263,17 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
   const Node missing = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("none")}, {});
   CHECK_MESSAGE(missing->Wait() == 122, missing->Describe());
   CHECK_MESSAGE(Holds(missing->err(), "No such file or directory"), missing->Describe());
+}
+
+TEST_CASE("token: another user's file is refused with 122, though nobody else may read it") {
+  if (geteuid() != 0) return SkipTest("only root can give a file away");
+  Job job;
+  const std::string file = WriteFile(job.File("token"), kToken, 0600);
+  REQUIRE(chown(file.c_str(), 65534, 65534) == 0);
+  const Node agent = job.Run({"--nproc_per_node=1", "--token_file=" + file}, {});
+  CHECK_MESSAGE(agent->Wait() == 122, agent->Describe());
+  Holds(agent->err(), file + ": it belongs to user 65534, who knows what is in it");
+  CHECK_FALSE(Quotes(agent->err(), kToken));
 }
 
 // The files of one node, in the job's folder.
@@ -286,6 +299,13 @@ TEST_CASE("token: own certificates stand in its place") {
   const Node old = nodes->Run(2, steps, OwnCertificate(nodes->job, "d", authority, -3600));
   CHECK_MESSAGE(old->Wait() == 122, old->Describe());
   CHECK_MESSAGE(Holds(old->err(), "d.cert: the certificate was valid until 20"), old->Describe());
+  Holds(old->err(), "; make a new one, or is this machine's clock ahead?");
+  std::vector<std::string> mixed_files = OwnCertificate(nodes->job, "g", authority);
+  mixed_files[1] = "--tls_key=" + nodes->job.File("d.key");
+  const Node mixed = nodes->Run(2, steps, mixed_files);
+  CHECK_MESSAGE(mixed->Wait() == 122, mixed->Describe());
+  Holds(mixed->err(),
+        "d.key: it is not the key of the certificate in " + nodes->job.File("g.cert"));
   std::vector<std::string> apart_files = OwnCertificate(nodes->job, "e", authority);
   apart_files.back() =
       "--tls_ca=" + WriteFile(nodes->job.File("f.ca"), MakeAuthority().certificate);
