@@ -172,10 +172,32 @@ TEST_CASE("bad input: a log directory that cannot be made ends with 120") {
   const TempDir dir;
   std::ofstream(dir.File("file")) << "in the way\n";
   const std::string log_dir = dir.File("file") + "/logs";
-  Expect({{"--log_dir=" + log_dir, "--redirects=3", Runfile("tests/e2e/toy_worker")},
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  Expect({{"--log_dir=" + log_dir, "--redirects=3", toy}, 120, log_dir, "directory"});
+  // Before the rendezvous, which would wait here.
+  Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", "--log_dir=" + log_dir, toy},
           120,
           log_dir,
           "directory"});
+}
+
+// The step's other tasks find the same: what each of them wrote would hide what the first one says.
+TEST_CASE("bad input: a node list of Slurm's that is none ends with 2, and is told once a step") {
+  std::map<std::string, std::string> step = {{"SLURM_JOB_ID", "12"},
+                                             {"SLURM_STEP_ID", "0"},
+                                             {"SLURM_NODEID", "0"},
+                                             {"SLURM_PROCID", "0"},
+                                             {"SLURM_JOB_NODELIST", ""},
+                                             {"DDPRUN_CLUSTER", ""},
+                                             {"SLURM_STEP_NODELIST", "n[3-1]"}};
+  const std::string toy = Runfile("tests/e2e/toy_worker");
+  Expect({{toy}, 2, "SLURM_STEP_NODELIST 'n[3-1]': '3-1' is no range", "numbers as in [1-3,07]"},
+         {.env = step});
+  step["SLURM_NODEID"] = step["SLURM_PROCID"] = "1";
+  Job job;
+  auto second = job.RunRaw({toy}, {.env = step});
+  REQUIRE_MESSAGE(second->Wait() == 2, second->Describe());
+  CHECK_MESSAGE(second->err().empty(), second->Describe());
 }
 
 TEST_CASE("bad input: an endpoint that does not resolve ends with 121") {
@@ -287,7 +309,8 @@ TEST_CASE("bad input: two nodes with one rank are refused the second time") {
   REQUIRE_MESSAGE(zero->WaitForErr("2 of 3 nodes"), zero->Describe());
   auto again = job.Run(options, {"wait"});
   REQUIRE_MESSAGE(again->Wait() == 121, again->Describe());
-  CheckLine(*again, "--node_rank=1", "one of its own in 0..2 (--nnodes=3)");
+  CheckLine(*again, "--node_rank=1 of node ", "one of its own in 0..2 (--nnodes=3)");
+  CheckLine(*again, " is held by node ", ": each needs");
   zero->Signal(15);
   one->Signal(15);
   CHECK(zero->Wait() == 143);
