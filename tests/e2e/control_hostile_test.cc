@@ -58,6 +58,12 @@ std::string AnswerOf(const UniqueFd& fd) {
   }
 }
 
+// Whether the agent closes the connection, of which nothing is read, within some time.
+bool IsHungUp(const UniqueFd& fd) {
+  pollfd polled{fd.get(), POLLRDHUP, 0};
+  return poll(&polled, 1, 20'000) == 1 && (polled.revents & (POLLRDHUP | POLLHUP)) != 0;
+}
+
 std::string Exchange(const std::string& socket, const std::string& request) {
   const UniqueFd fd = Connect(socket);
   Send(fd, request);
@@ -150,6 +156,7 @@ TEST_CASE("control: what is no request is answered by an error or nothing, and i
     const std::string answer = Exchange(victim.socket(), sayings[i]);
     const bool is_refused = answer.empty() || answer.starts_with("HTTP/1.1 4");
     CHECK_MESSAGE(is_refused, "saying ", i, ": ", answer.substr(0, 200));
+    CHECK_MESSAGE(!answer.ends_with("(no end)"), "saying ", i, ": ", answer.substr(0, 200));
   }
 }
 
@@ -229,6 +236,7 @@ TEST_CASE("control: who asks and never reads is dropped, and holds nothing up") 
   }
   const Told told = Ask(victim.job(), victim.folder(), {"status"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
+  for (const UniqueFd& fd : deaf) REQUIRE(IsHungUp(fd));
 }
 
 TEST_CASE("control: a worker that writes random words over its page harms nobody") {
