@@ -48,6 +48,21 @@ TEST_CASE("output: a script with an execute bit and a name on PATH run as they a
   CHECK(on_path->out() == "script 0 x\n");
 }
 
+TEST_CASE("output: arguments reach the program byte for byte, whatever they are") {
+  Job job;
+  MakeExecutable(job.File("show"), "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
+  const std::vector<std::string> odd = {"\xff\na b", "", "$HOME `id` *", "--", "\x1b[2J\r\\n"};
+  std::vector<std::string> arguments = {"--nproc_per_node=1", job.File("show")};
+  std::string shown;
+  for (const std::string& argument : odd) {
+    arguments.push_back(argument);
+    shown += "<" + argument + ">";
+  }
+  auto ddprun = job.RunRaw(arguments);
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->out() == shown);
+}
+
 TEST_CASE("output: a .py file runs under PYTHON_EXEC with -u") {
   Job job;
   MakeExecutable(job.File("python"), "#!/bin/sh\necho \"python $*\"\n");
