@@ -13,7 +13,6 @@
 #include "launcher/agent/node_identity.h"
 #include "launcher/cli/text.h"
 #include "launcher/control/control_socket.h"
-#include "launcher/logs/console_sink.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/report/last_words.h"
 #include "rendezvous/base/steady_clock.h"
@@ -22,12 +21,6 @@
 namespace ddprun::launcher {
 namespace asio = boost::asio;
 namespace {
-
-// A log file that keeps the log thread for so long does not answer; how often that is asked.
-constexpr Duration kLogPatience = std::chrono::seconds(5);
-constexpr Duration kLogWatchInterval = std::chrono::seconds(2);
-// For a line past the logs: whoever reads our stderr may have stopped.
-constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
 // A job that is over sooner needs no control socket.
 constexpr Duration kControlDelay = std::chrono::milliseconds(100);
@@ -83,31 +76,8 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       control_timer_(io_),
       is_on_terminal_(isatty(STDERR_FILENO) == 1),
       gloo_({}, [this](const std::string& line) { Say(line); }),
-      log_watch_(io_),
       timer_file_(TimerFileOf(setup_.environment).value_or("")) {
   ServeWatchers(std::move(sockets));
-}
-
-void Agent::WatchLogs() {
-  const std::string file = logs_.busy_file(kLogPatience);
-  if (!file.empty()) return SayPastLogs(WaitingFor(file), [] {});
-  log_watch_.expires_after(kLogWatchInterval);
-  log_watch_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) WatchLogs();
-  });
-}
-
-void Agent::SayPastLogs(const std::string& text, std::function<void()> then) {
-  if (past_logs_ == nullptr) past_logs_ = std::make_unique<FileThread>(io_);
-  past_logs_->Ask<bool>(
-      "past the logs", "", kPastLogsTimeout,
-      [text] {
-        ConsoleSink console(STDERR_FILENO);
-        console.AppendMessage("ddprun: " + text);
-        console.Flush(SteadyNow());
-        return true;
-      },
-      [then = std::move(then)](std::optional<bool>) { then(); });
 }
 
 int Agent::Run() {
@@ -122,7 +92,6 @@ int Agent::Run() {
   WatchStep();
   guardian_->Watch(io_, [this](const std::string& text) { Say(text); });
   const auto work = asio::make_work_guard(io_);
-  WatchLogs();
   MakeFiles();
   io_.run();
   client_.reset();

@@ -161,8 +161,6 @@ class Agent {
   void SayProgress(const JobSnapshot& snapshot);
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
-  // The same where the log thread, which writes our lines, hangs in a file; `then` follows soon.
-  void SayPastLogs(const std::string& text, std::function<void()> then);
   // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
   // folders and files. An error is this machine's.
   absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared,
@@ -174,7 +172,6 @@ class Agent {
   // Calls `then` with whether the signal that came just now was sent to the workers, too: at once
   // where it cannot have been, or after kWitnessWindow. Again within that: the two are one wish.
   void AskWitness(int signal, bool may_be_for_all, std::function<void(bool is_for_all)> then);
-  void WatchLogs();
   // Slurm can end a step's processes only while the step's daemon lives.
   void WatchStep();
   // Makes what Begin needs, and begins.
@@ -221,9 +218,8 @@ class Agent {
   bool is_asking_where_ = false;           // what a rank that hangs does
   GlooInterface gloo_;                     // workers_files_'s, once it has begun
   std::unique_ptr<FileThread> past_logs_;  // null: nothing was said past the logs yet
-  boost::asio::steady_timer log_watch_;
-  const std::string timer_file_;        // "": nobody asked for timers
-  std::unique_ptr<FileTimers> timers_;  // null: nobody asked for them, or not yet
+  const std::string timer_file_;           // "": nobody asked for timers
+  std::unique_ptr<FileTimers> timers_;     // null: nobody asked for them, or not yet
   std::unique_ptr<SignalReceiver> signals_;
   std::map<int, boost::asio::steady_timer> asking_;  // AskWitness's, by signal
   std::map<int, TimePoint> asked_until_;             // what was told by then counts no more

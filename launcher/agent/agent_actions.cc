@@ -8,18 +8,22 @@
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/round_key_file.h"
 #include "launcher/cli/text.h"
+#include "launcher/logs/console_sink.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/folder_note.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
+#include "rendezvous/base/steady_clock.h"
 
 namespace ddprun::launcher {
 namespace {
 
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
-// A log file that has kept the log thread for so long when all is over does not answer.
+// A log file that takes so long when all is over does not answer.
 constexpr Duration kLastPatience = std::chrono::milliseconds(100);
+// For a line past the logs: whoever reads our stderr may have stopped.
+constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -238,9 +242,18 @@ void Agent::Do(const ExitAgent& action) {
   // Destructors would wait for what does not answer; the guardian sees to what is left.
   const std::string file = logs_.busy_file(kLastPatience);
   if (file.empty()) _exit(exit_code_);
-  SayPastLogs(absl::StrCat("ending before all was written to ", EscapeControl(file),
-                           ": its file system does not answer"),
-              [this] { _exit(exit_code_); });
+  past_logs_ = std::make_unique<FileThread>(io_);  // the log thread is not waited for any more
+  past_logs_->Ask<bool>(
+      "past the logs", "", kPastLogsTimeout,
+      [file] {
+        ConsoleSink console(STDERR_FILENO);
+        console.AppendMessage(absl::StrCat("ddprun: ending before all was written to ",
+                                           EscapeControl(file),
+                                           ": its file system does not answer"));
+        console.Flush(SteadyNow());
+        return true;
+      },
+      [this](std::optional<bool>) { _exit(exit_code_); });
 }
 
 }  // namespace ddprun::launcher

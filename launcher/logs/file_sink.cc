@@ -10,11 +10,6 @@
 #include "absl/strings/str_cat.h"
 
 namespace ddprun::launcher {
-namespace {
-
-constexpr size_t kWriteBytes = 64 * 1024;
-
-}  // namespace
 
 absl::StatusOr<FileSink> FileSink::Create(const std::string& path) {
   // O_EXCL: the folder is ours and new, so what is there already was put there by somebody.
@@ -54,27 +49,15 @@ void FileSink::Wrote(std::string_view bytes) {
 }
 
 void FileSink::Drop(std::string_view rest, int error) {
-  if (last_error_ == 0) untold_break_ = error;
+  dropped_lines_ += static_cast<uint64_t>(std::count(rest.begin(), rest.end(), '\n'));
+  Skip(rest.back() != '\n', error);
+}
+
+void FileSink::Skip(bool is_in_line, int error) {
   last_error_ = error;
   // Shrinking needs no space. Where even that fails, the half line stays.
   if (size_ != whole_size_ && ftruncate(fd_.get(), whole_size_) == 0) size_ = whole_size_;
-  dropped_lines_ += static_cast<uint64_t>(std::count(rest.begin(), rest.end(), '\n'));
-  is_skipping_ = rest.back() != '\n';
-}
-
-void FilteredFile::Take(std::string_view prefix, std::string_view text, std::string_view suffix) {
-  const auto is_in_line = [text](const std::string& wanted) {
-    return text.find(wanted) != std::string_view::npos;
-  };
-  if (std::none_of(texts_.begin(), texts_.end(), is_in_line)) return;
-  taken_.append(prefix).append(text).append(suffix).push_back('\n');
-  if (taken_.size() >= kWriteBytes) Flush();
-}
-
-void FilteredFile::Flush() {
-  if (taken_.empty()) return;
-  file_.Write(taken_);
-  taken_.clear();
+  is_skipping_ = is_in_line;
 }
 
 }  // namespace ddprun::launcher

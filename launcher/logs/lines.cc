@@ -68,4 +68,12 @@ std::string TailBuffer::LastLines(size_t max_lines) const {
   return std::string(tail.substr(begin + 1));
 }
 
+void LineFilter::Take(std::string_view prefix, std::string_view text, std::string_view suffix) {
+  const auto is_in_line = [text](const std::string& wanted) {
+    return text.find(wanted) != std::string_view::npos;
+  };
+  if (std::none_of(texts_.begin(), texts_.end(), is_in_line)) return;
+  taken_.append(prefix).append(text).append(suffix).push_back('\n');
+}
+
 }  // namespace ddprun::launcher

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -65,6 +67,23 @@ class TailBuffer {
  private:
   uint64_t total_ = 0;
   std::string bytes_;  // up to 2 * kMaxBytes: moving them once per kMaxBytes is cheap
+};
+
+// The lines of all ranks that hold one of the texts of --duplicate_stdout_filters or
+// --duplicate_stderr_filters. They come whole and with their prefix.
+class LineFilter {
+ public:
+  // `texts`: what a line must hold one of, byte for byte. An empty one is in every line.
+  explicit LineFilter(std::vector<std::string> texts) : texts_(std::move(texts)) {}
+
+  // Takes the line if it matches; prefix and suffix do not count for that.
+  void Take(std::string_view prefix, std::string_view text, std::string_view suffix);
+  // What was taken since the last call.
+  std::string Release() { return std::exchange(taken_, {}); }
+
+ private:
+  std::vector<std::string> texts_;
+  std::string taken_;
 };
 
 }  // namespace ddprun::launcher

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -66,7 +65,7 @@ std::string LossWarning(const LogLosses& before, const LogLosses& now, const std
   std::vector<std::string> parts;
   const auto add = [&parts](uint64_t lines, const std::string& place, int error) {
     parts.push_back(absl::StrCat(lines, lines == 1 ? " line is" : " lines are", " missing from ",
-                                 place, ": ", std::strerror(error)));
+                                 place, ": ", FileErrorText(error)));
   };
   if (now.file_lines > before.file_lines) {
     add(now.file_lines, "log files in " + folder, now.file_error);
@@ -175,7 +174,7 @@ absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder) {
   absl::StatusOr<FileSink> file =
       FileSink::Create(folder + (plan.is_stderr ? "/stderr.log" : "/stdout.log"));
   if (!file.ok()) return file.status();
-  plan.file = *std::move(file);
+  plan.file = std::make_shared<LogFiles::File>(*std::move(file));
   const bool has_lines = plan.console == StreamPlan::Console::kLines;
   return has_lines ? ProvideCopies(plan.is_stderr) : absl::OkStatus();
 }
@@ -187,7 +186,8 @@ absl::Status LogRouter::ProvideCopies(bool is_stderr) {
   absl::StatusOr<FileSink> file = FileSink::Create(
       folder_.attempt_path() + (is_stderr ? "/filtered_stderr.log" : "/filtered_stdout.log"));
   if (!file.ok()) return file.status();
-  thread_->SetCopies(is_stderr, FilteredFile(*std::move(file), filters));
+  thread_->SetCopies(is_stderr, LineFilter(filters),
+                     std::make_shared<LogFiles::File>(*std::move(file)));
   return absl::OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // Carries what the workers of one node write to files and to the console.
 //
-// A thread of its own reads and writes, so that a slow disk or console delays neither the agent
-// nor, beyond what the pipes hold, a worker.
+// Threads of its own read and write, so that a slow disk or console delays neither the agent nor,
+// beyond what the pipes hold, a worker. A disk that does not answer at all stops no worker.
 #ifndef DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 #define DDPRUN_LAUNCHER_LOGS_LOG_ROUTER_H_
 
@@ -50,7 +50,7 @@ struct LogOptions {
   bool inherit_stderr = false;
   // Told of the folder under temp_dir or memory_dir, by LogRouter::OpenWorker.
   std::function<void(const std::string&)> on_temporary_folder{};
-  // Called on the log thread before it touches a file.
+  // Called before a log file is touched, on the thread that does so.
   std::function<void()> hold_for_test{};
   int stdout_fd = 1;  // the console; they stay the caller's
   int stderr_fd = 2;
@@ -149,8 +149,7 @@ class LogRouter {
   LogLosses losses() const;
   // One warning for the user about what was lost and not told of before; "": nothing.
   std::string TakeLossWarning();
-  // The log file in which the log thread has been for `at_least` now; "": none. It is one that does
-  // not answer, and what is said meanwhile is not seen.
+  // The log file that has not answered for `at_least` now; "": none. After 5 s it is told of.
   std::string busy_file(Duration at_least) const;
   // Where this run's files are; "" when there are none.
   std::string run_folder() const;

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "launcher/cli/text.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/steady_clock.h"
@@ -42,14 +43,16 @@ size_t ReadLimit(const StreamPlan& plan) {
 absl::StatusOr<std::unique_ptr<LogThread>> LogThread::Start(int stdout_fd, int stderr_fd,
                                                             std::function<void()> hold_for_test) {
   auto self = std::unique_ptr<LogThread>(new LogThread(stdout_fd, stderr_fd));
-  self->hold_for_test_ = std::move(hold_for_test);
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = kWakeId}};
   if (!self->epoll_.is_open() || !self->wake_.is_open() ||
       epoll_ctl(self->epoll_.get(), EPOLL_CTL_ADD, self->wake_.get(), &event) != 0) {
     return absl::ErrnoToStatus(errno, "set up the log thread");
   }
-  self->thread_ = StartQuietThread([raw = self.get()] { raw->Run(); });
+  if (self->files_.Start(std::move(hold_for_test))) {
+    self->thread_ = StartQuietThread([raw = self.get()] { raw->Run(); });
+  }
   if (!self->thread_.joinable()) {
+    self->files_.End();
     return absl::ResourceExhaustedError(
         absl::StrCat("start a thread for the logs: ", kNoThreadText));
   }
@@ -62,7 +65,8 @@ LogThread::LogThread(int stdout_fd, int stderr_fd)
       stdout_(stdout_fd),
       stderr_(stderr_fd),
       next_id_(kFirstStreamId),
-      buffer_(kReadBytes) {}
+      buffer_(kReadBytes),
+      files_([this] { eventfd_write(wake_.get(), 1); }) {}
 
 void LogThread::Run() {
   pthread_setname_np(pthread_self(), "ddprun-log");
@@ -79,12 +83,15 @@ void LogThread::Run() {
   }
   CloseStreams();
   Settle();
+  files_.End();
+  Settle();
   ended_.set_value();
 }
 
 int LogThread::WaitMilliseconds() const {
   TimePoint next = std::min(stdout_.sink.NextDeadline(), stderr_.sink.NextDeadline());
   for (const Question& question : questions_) next = std::min(next, question.deadline);
+  if (!has_told_busy_) next = std::min(next, files_.overdue_at());
   return PollTimeout(next);
 }
 
@@ -156,13 +163,7 @@ bool LogThread::ReadOnce(Stream& stream) {
 
 void LogThread::Deliver(Stream& stream, std::string_view bytes) {
   StreamPlan& plan = stream.plan;
-  if (plan.file) {
-    {
-      const FileCall call(*this, *plan.file);
-      plan.file->Write(bytes);
-    }
-    TellBreak(*plan.file);
-  }
+  if (plan.file) files_.Write(plan.file, bytes);
   if (plan.is_stderr) tails_[plan.local_rank].Append(bytes);
   const TimePoint now = SteadyNow();
   last_output_at_.store(now, std::memory_order_relaxed);
@@ -182,26 +183,26 @@ void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
   const std::string_view mark = line.is_cut ? kCutMark : std::string_view();
   stream.output->sink.AppendLine(plan.prefix, line.text, mark);
   auto& copies = copies_[plan.is_stderr];
-  if (copies) copies->Take(plan.prefix, line.text, mark);
+  if (copies) copies->filter.Take(plan.prefix, line.text, mark);
 }
 
 void LogThread::FlushCopies(bool is_stderr) {
   auto& copies = copies_[is_stderr];
-  if (!copies) return;
-  {
-    const FileCall call(*this, copies->file());
-    copies->Flush();
-  }
-  TellBreak(copies->file());
+  if (copies) files_.Write(copies->file, copies->filter.Release());
 }
 
 // Files of one job are as a rule on one disk: the first says it for all.
-void LogThread::TellBreak(FileSink& file) {
-  const int error = file.TakeBreak();
+void LogThread::TellOfFiles() {
+  if (const std::string path = files_.busy_file(LogFiles::kPatience);
+      !path.empty() && !std::exchange(has_told_busy_, true)) {
+    stderr_.sink.AppendMessage(
+        absl::StrCat("ddprun: waiting for ", EscapeControl(path), ": ", FileErrorText(ETIMEDOUT)));
+  }
+  const auto [path, error] = files_.TakeBreak();
   if (error == 0 || std::exchange(told_break_, error) == error) return;
   const bool is_full = error == ENOSPC || error == EDQUOT;
   stderr_.sink.AppendMessage(absl::StrCat(
-      "ddprun: warning: write log file ", file.path(), ": ", std::strerror(error),
+      "ddprun: warning: write log file ", path, ": ", FileErrorText(error),
       "; the workers go on, and lines are missing there, as in other files that have no room: ",
       is_full ? "make room, or " : "", "choose another place with --log_dir"));
 }
@@ -212,17 +213,12 @@ void LogThread::Close(Stream& stream) {
     stream.splitter.Finish([&](const auto& line) { DeliverLine(stream, line); });
     FlushCopies(plan.is_stderr);
   }
-  if (plan.file) {
-    plan.file->Finish();
-    AddLosses(*plan.file, closed_losses_);
-  }
+  if (plan.file) files_.Close(std::move(plan.file));
   // Closing alone would not do while a child between its clone and its exec has a copy of the
   // descriptor: epoll would report the stream's end all the time, to nobody.
   if (!stream.is_paused) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, plan.read_end.get(), nullptr);
   }
-  std::optional<FileCall> call;
-  if (plan.file) call.emplace(*this, *plan.file);
   streams_.erase(stream.id);
 }
 
@@ -234,6 +230,10 @@ void LogThread::CloseStreams() {
       if (!ReadOnce(streams_.begin()->second)) break;
     }
     if (!streams_.empty() && streams_.begin()->first == id) Close(streams_.begin()->second);
+  }
+  for (auto& copies : copies_) {
+    if (copies) files_.Close(std::move(copies->file));
+    copies.reset();
   }
 }
 
@@ -249,6 +249,7 @@ bool LogThread::MustWait(Stream& stream) {
 
 void LogThread::Settle() {
   const TimePoint now = SteadyNow();
+  TellOfFiles();
   stdout_.sink.Flush(now);
   if (const int error = stdout_.sink.TakeBreak()) {
     stderr_.sink.AppendMessage(
@@ -287,19 +288,8 @@ void LogThread::AnswerQuestions() {
   });
 }
 
-void LogThread::AddLosses(const FileSink& file, LogLosses& sum) {
-  sum.file_lines += file.dropped_lines();
-  if (file.last_error() != 0) sum.file_error = file.last_error();
-}
-
 void LogThread::CountLosses() {
-  LogLosses sum = closed_losses_;
-  for (const auto& [id, stream] : streams_) {
-    if (stream.plan.file) AddLosses(*stream.plan.file, sum);
-  }
-  for (auto& copies : copies_) {
-    if (copies) AddLosses(copies->file(), sum);
-  }
+  LogLosses sum;
   for (const ConsoleSink* console : {&stdout_.sink, &stderr_.sink}) {
     sum.console_lines += console->dropped_lines();
     sum.refused_lines += console->refused_lines();

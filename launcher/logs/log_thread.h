@@ -19,8 +19,8 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/logs/console_sink.h"
-#include "launcher/logs/file_sink.h"
 #include "launcher/logs/lines.h"
+#include "launcher/logs/log_files.h"
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
@@ -36,7 +36,7 @@ struct StreamPlan {
   bool is_stderr = false;
   UniqueFd read_end;
   bool is_terminal = false;
-  std::optional<FileSink> file;
+  std::shared_ptr<LogFiles::File> file;  // null: none
   Console console = Console::kNone;
   std::string prefix;  // of lines
 };
@@ -60,13 +60,13 @@ class LogThread {
   // within `timeout`, because a file does not answer (busy_file). It uses this object then for as
   // long as it lives, so the object must be left to it.
   [[nodiscard]] bool End(Duration timeout);
-  // The file that the thread has been writing, cutting or closing for `at_least` now; "": none.
-  std::string busy_file(Duration at_least) const;
+  // As LogFiles'.
+  std::string busy_file(Duration at_least) const { return files_.busy_file(at_least); }
 
   void Add(StreamPlan plan);
-  // From here on, lines of stdout (or stderr) that go to the console go through `copies` as well,
-  // until CloseAll.
-  void SetCopies(bool is_stderr, FilteredFile copies);
+  // From here on, lines of stdout (or stderr) that go to the console and pass `filter` go to `file`
+  // as well, until CloseAll.
+  void SetCopies(bool is_stderr, LineFilter filter, std::shared_ptr<LogFiles::File> file);
   // Reads every channel empty, closes it, and forgets the tails.
   void CloseAll();
   std::string Tail(int local_rank, size_t max_lines, Duration timeout);
@@ -74,32 +74,16 @@ class LogThread {
   RecentOutput Recent(int local_rank, uint64_t from, Duration timeout,
                       uint64_t most = TailBuffer::kMaxBytes);
   bool Drain(Duration timeout);
-  // False: as many lines wait already. The log thread hangs in a write to a dead disk, or a library
-  // says more than a console takes.
+  // False: as many lines wait already. The log thread waits for a slow disk, or a library says more
+  // than a console takes.
   bool Say(const std::string& line, int max_waiting = kMaxLinesSaid);
   LogLosses losses() const;
   TimePoint last_output_at() const { return last_output_at_.load(std::memory_order_relaxed); }
 
  private:
-  // Says, while it lives, in which file the log thread is: a call into a dead file system does not
-  // return.
-  class FileCall {
-   public:
-    FileCall(LogThread& thread, const FileSink& file) : thread_(thread) {
-      Tell(file.path());
-      if (thread_.hold_for_test_) thread_.hold_for_test_();
-    }
-    ~FileCall() { Tell(""); }
-    FileCall(const FileCall&) = delete;
-    FileCall& operator=(const FileCall&) = delete;
-
-   private:
-    void Tell(std::string_view path) {
-      const std::lock_guard<std::mutex> lock(thread_.mutex_);
-      thread_.busy_file_ = path;
-      thread_.busy_since_ = SteadyNow();
-    }
-    LogThread& thread_;
+  struct Copies {
+    LineFilter filter;
+    std::shared_ptr<LogFiles::File> file;
   };
   // Something that the caller waits for: asked again after every turn of the loop.
   struct Question {
@@ -140,15 +124,14 @@ class LogThread {
   void Deliver(Stream& stream, std::string_view bytes);
   void DeliverLine(Stream& stream, const LineSplitter::Line& line);
   void FlushCopies(bool is_stderr);
-  // When it happens, and once for each kind of error.
-  void TellBreak(FileSink& file);
+  // When it happens, and once for each kind of error; that a file does not answer, once.
+  void TellOfFiles();
   void Close(Stream& stream);
   void CloseStreams();
   bool MustWait(Stream& stream);
   void Settle();
   void Watch(Output& output, uint64_t id);
   void AnswerQuestions();
-  static void AddLosses(const FileSink& file, LogLosses& sum);
   void CountLosses();
   Stream* FindStderr(int local_rank);
 
@@ -159,27 +142,25 @@ class LogThread {
   mutable std::mutex mutex_;
   std::vector<std::function<void()>> commands_;
   int lines_said_ = 0;  // among them
-  LogLosses losses_;
-  std::string busy_file_;
-  TimePoint busy_since_;
+  LogLosses losses_;    // of the consoles
   std::atomic<TimePoint> last_output_at_ = SteadyNow();
 
   // Of the log thread.
-  std::function<void()> hold_for_test_;
   bool is_stopping_ = false;
   Output stdout_;
   Output stderr_;
   std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
-  int told_break_ = 0;                   // errno of the write that was told last
+  int told_break_ = 0;  // errno of the write that was told last
+  bool has_told_busy_ = false;
   std::map<int, TimePoint> written_at_;  // what came last, by local rank
   std::map<int, TailBuffer> tails_;      // of stderr, by local rank
   std::map<int, TailBuffer> outputs_;    // of both streams, of ranks whose stdout passes here
   std::vector<Question> questions_;
-  std::array<std::optional<FilteredFile>, 2> copies_;  // of stdout and stderr
-  LogLosses closed_losses_;                            // of streams that are gone
+  std::array<std::optional<Copies>, 2> copies_;  // of stdout and stderr
   std::vector<char> buffer_;
 
+  LogFiles files_;
   std::promise<void> ended_;
   std::thread thread_;
 };

@@ -22,31 +22,21 @@ bool LogThread::End(Duration timeout) {
   return has_ended;
 }
 
-std::string LogThread::busy_file(Duration at_least) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return SteadyNow() - busy_since_ >= at_least ? busy_file_ : "";
-}
-
 void LogThread::Add(StreamPlan plan) {
   // std::function wants something that can be copied.
   auto shared = std::make_shared<StreamPlan>(std::move(plan));
   Post([this, shared] { Open(std::move(*shared)); });
 }
 
-void LogThread::SetCopies(bool is_stderr, FilteredFile copies) {
-  auto shared = std::make_shared<FilteredFile>(std::move(copies));
-  Post([this, is_stderr, shared] { copies_[is_stderr] = std::move(*shared); });
+void LogThread::SetCopies(bool is_stderr, LineFilter filter, std::shared_ptr<LogFiles::File> file) {
+  Post([this, is_stderr, copies = Copies{std::move(filter), std::move(file)}]() mutable {
+    copies_[is_stderr] = std::move(copies);
+  });
 }
 
 void LogThread::CloseAll() {
   Post([this] {
     CloseStreams();
-    for (auto& copies : copies_) {
-      if (!copies) continue;
-      AddLosses(copies->file(), closed_losses_);
-      const FileCall call(*this, copies->file());
-      copies.reset();
-    }
     written_at_.clear();
     tails_.clear();
     outputs_.clear();
@@ -98,7 +88,8 @@ RecentOutput LogThread::Recent(int local_rank, uint64_t from, Duration timeout, 
 
 bool LogThread::Drain(Duration timeout) {
   const auto is_drained = [this] {
-    return streams_.empty() && stdout_.sink.queued() == 0 && stderr_.sink.queued() == 0;
+    return streams_.empty() && files_.is_idle() && stdout_.sink.queued() == 0 &&
+           stderr_.sink.queued() == 0;
   };
   Question question;
   question.is_answered = is_drained;
@@ -120,8 +111,15 @@ bool LogThread::Say(const std::string& line, int max_waiting) {
 }
 
 LogLosses LogThread::losses() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return losses_;
+  LogLosses sum;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    sum = losses_;
+  }
+  const LogFiles::Losses of_files = files_.losses();
+  sum.file_lines = of_files.lines;
+  sum.file_error = of_files.error;
+  return sum;
 }
 
 void LogThread::Post(std::function<void()> command) {

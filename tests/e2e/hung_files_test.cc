@@ -5,8 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <sstream>
+
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/job.h"
+#include "tests/support/files.h"
 #include "tests/support/holds.h"
 
 namespace ddprun::testing {
@@ -66,7 +70,7 @@ TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number o
   }
 }
 
-TEST_CASE("hung files: the log thread's is named while workers run, and when it is given up") {
+TEST_CASE("hung files: a log file is named while workers run, and when it is given up") {
   Job job;
   Gate gate(job, "log lines");
   const auto ddprun =
@@ -77,7 +81,7 @@ TEST_CASE("hung files: the log thread's is named while workers run, and when it 
   Holds(ddprun->err(), "ddprun: waiting for " + job.File("logs/"));
   CHECK(job.HasFile("up"));
   ddprun->Signal(SIGINT);
-  // What ddprun says of its end hangs in the log thread, so nothing tells when a signal is further.
+  // The first signal ends the workers, further ones what is waited for after them.
   const bool has_ended = Eventually([&] {
     ddprun->Signal(SIGTERM);
     return ddprun->Wait(std::chrono::milliseconds(200)).has_value();
@@ -87,6 +91,37 @@ TEST_CASE("hung files: the log thread's is named while workers run, and when it 
   Holds(ddprun->err(), "ddprun: ending before all was written to " + job.File("logs/"));
   Holds(ddprun->err(), "/attempt_0/0/stdout.log: its file system does not answer\n");
   CHECK(ddprun->err().find("ddprun: waiting for") == ddprun->err().rfind("ddprun: waiting for"));
+}
+
+TEST_CASE("hung files: a worker that writes much goes on, and what did not fit is told of") {
+  Job job;
+  Gate gate(job, "log lines");
+  const auto ddprun =
+      job.RunRaw({"--log_dir=" + job.File("logs"), "--redirects=1", "--tee=2", "/bin/sh", "-c",
+                  "yes $(printf %099999d 0) | head -n 80 && exec \"$@\"", "sh",
+                  Runfile("tests/e2e/toy_worker"), "err:alive", "touch:" + job.File("written"),
+                  "until:" + job.File("go"), "print:last"},
+                 {.env = gate.env()});
+  REQUIRE_MESSAGE(ddprun->WaitForErr(": the file system does not answer"), ddprun->Describe());
+  REQUIRE_MESSAGE(job.WaitForFile("written"), ddprun->Describe());
+  REQUIRE_MESSAGE(ddprun->WaitForErr("alive"), ddprun->Describe());
+  REQUIRE(gate.Release());
+  job.Touch("go");
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+
+  const std::string told = "the workers go on, and lines are missing there";
+  CHECK_MESSAGE(ddprun->err().find(told) != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err().find(told) == ddprun->err().rfind(told));
+  // Whole lines are there or missing, and each is accounted for.
+  size_t lines = 0;
+  std::string line;
+  const std::filesystem::directory_iterator run(job.File("logs"));
+  REQUIRE(run != std::filesystem::directory_iterator());
+  std::istringstream file(ReadFile(run->path() / "attempt_0/0/stdout.log"));
+  for (; std::getline(file, line) && line != "last"; ++lines) CHECK(line.size() == 99'999);
+  CHECK(line == "last");
+  Holds(ddprun->err(), "ddprun: warning: " + std::to_string(80 - lines) +
+                           " lines are missing from log files in " + job.File("logs/"));
 }
 
 // The signal ends the job before anybody knows that the FIFO has been made.

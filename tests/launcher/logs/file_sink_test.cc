@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <fstream>
 #include <string>
-#include <vector>
 
 #include "tests/launcher/logs/file_size_limit.h"
 #include "tests/support/files.h"
@@ -58,40 +57,27 @@ TEST_CASE("file sink: a full disk costs whole lines, which are counted") {
 
 TEST_CASE("file sink: a device that is full drops everything and the end counts") {
   FileSink sink(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)));
-  CHECK(sink.TakeBreak() == 0);
   sink.Write("a\nb\nc");
-  CHECK(sink.TakeBreak() == ENOSPC);
   sink.Write("d\ne");
-  CHECK(sink.TakeBreak() == 0);
   sink.Finish();
   CHECK(sink.dropped_lines() == 4);
   CHECK(sink.last_error() == ENOSPC);
 }
 
-// What stands in the file after these lines.
-std::string Taken(std::vector<std::string> texts, const std::vector<std::string>& lines) {
+TEST_CASE("file sink: what follows a gap begins with a whole line") {
   const testing::TempDir dir;
-  const std::string path = dir.File("filtered.log");
-  FilteredFile file(*FileSink::Create(path), std::move(texts));
-  for (const std::string& line : lines) file.Take("apple ", line, " a,b");
-  file.Flush();
-  return testing::ReadFile(path);
-}
-
-TEST_CASE("filtered file: a line is taken when it holds any of the texts, with what is around it") {
-  CHECK(Taken({"apple", "a,b"}, {"Apple", "apple", "appl", "an apple a day", "", "x a,b"}) ==
-        "apple apple a,b\napple an apple a day a,b\napple x a,b a,b\n");
-}
-
-TEST_CASE("filtered file: bytes are compared, whatever they are") {
-  const std::string zero("a\0\xff", 3);
-  CHECK(Taken({zero.substr(1), "\xc3\xa4"}, {zero, zero.substr(0, 2), "\xff\xc3\xa4"}) ==
-        "apple " + zero + " a,b\napple \xff\xc3\xa4 a,b\n");
-}
-
-TEST_CASE("filtered file: without texts no line matches, an empty text is in every line") {
-  CHECK(Taken({}, {"x", ""}) == "");
-  CHECK(Taken({""}, {"x", ""}) == "apple x a,b\napple  a,b\n");
+  auto sink = FileSink::Create(dir.File("log"));
+  REQUIRE(sink.ok());
+  sink->Write("one\nhalf of");
+  sink->Skip(true, ETIMEDOUT);
+  sink->Write(" it\ntwo\nhalf of");
+  CHECK(testing::ReadFile(dir.File("log")) == "one\ntwo\nhalf of");
+  sink->Skip(false, ETIMEDOUT);
+  sink->Write("three\n");
+  sink->Finish();
+  CHECK(testing::ReadFile(dir.File("log")) == "one\ntwo\nthree\n");
+  CHECK(sink->dropped_lines() == 1);  // whose end it saw
+  CHECK(sink->last_error() == ETIMEDOUT);
 }
 
 }  // namespace

@@ -115,5 +115,28 @@ TEST_CASE("tail buffer: of a long stream the last 64 KiB are kept, however they 
   }
 }
 
+// What is taken of these lines.
+std::string Taken(std::vector<std::string> texts, const std::vector<std::string>& lines) {
+  LineFilter filter(std::move(texts));
+  for (const std::string& line : lines) filter.Take("apple ", line, " a,b");
+  return filter.Release();
+}
+
+TEST_CASE("line filter: a line is taken when it holds any of the texts, with what is around it") {
+  CHECK(Taken({"apple", "a,b"}, {"Apple", "apple", "appl", "an apple a day", "", "x a,b"}) ==
+        "apple apple a,b\napple an apple a day a,b\napple x a,b a,b\n");
+}
+
+TEST_CASE("line filter: bytes are compared, whatever they are") {
+  const std::string zero("a\0\xff", 3);
+  CHECK(Taken({zero.substr(1), "\xc3\xa4"}, {zero, zero.substr(0, 2), "\xff\xc3\xa4"}) ==
+        "apple " + zero + " a,b\napple \xff\xc3\xa4 a,b\n");
+}
+
+TEST_CASE("line filter: without texts no line matches, an empty text is in every line") {
+  CHECK(Taken({}, {"x", ""}) == "");
+  CHECK(Taken({""}, {"x", ""}) == "apple x a,b\napple  a,b\n");
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

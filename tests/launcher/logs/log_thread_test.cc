@@ -29,6 +29,10 @@ struct Pipe {
   UniqueFd write_end;
 };
 
+std::shared_ptr<LogFiles::File> MakeFile(UniqueFd fd, const std::string& path) {
+  return std::make_shared<LogFiles::File>(FileSink(std::move(fd), path));
+}
+
 TEST_CASE(
     "log thread: one whose file does not answer is left at its deadline, and names the file") {
   Pipe disk;  // full, and nobody reads it
@@ -46,7 +50,7 @@ TEST_CASE(
   Pipe channel;
   REQUIRE(fcntl(channel.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
   StreamPlan plan{.is_stderr = true, .read_end = std::move(channel.read_end)};
-  plan.file = FileSink(std::move(disk.write_end), "/dead/stderr.log");
+  plan.file = MakeFile(std::move(disk.write_end), "/dead/stderr.log");
   thread->Add(std::move(plan));
   REQUIRE(write(channel.write_end.get(), "line\n", 5) == 5);
 
@@ -65,7 +69,7 @@ TEST_CASE("log thread: a file on a full disk is told of when it happens, and onc
   REQUIRE(fcntl(channel.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
   StreamPlan plan{.is_stderr = true, .read_end = std::move(channel.read_end)};
   plan.file =
-      FileSink(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)), "/logs/attempt_0/0/stderr.log");
+      MakeFile(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)), "/logs/attempt_0/0/stderr.log");
   (*thread)->Add(std::move(plan));
   const std::string told =
       "ddprun: warning: write log file /logs/attempt_0/0/stderr.log: No space left on device; the "
