@@ -108,6 +108,17 @@ class Apart {
   std::vector<Node> nodes_;
 };
 
+TEST_CASE("coordinator: one that stays away ends the job with 123 after orphan_timeout") {
+  Apart apart(/*names_run=*/true);
+  apart.StartNodesAndAwait({"--max_restarts=1", "--rdzv_conf=orphan_timeout=5"}, {"wait"});
+  apart.KillCoordinator();
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    REQUIRE_MESSAGE(apart.node(i).Wait() == 123, apart.Describe());
+    CHECK_MESSAGE(Count(apart.node(i).err(), "no word from it for 5 s") > 0, apart.Describe());
+  }
+  CHECK(apart.job().IsGone());
+}
+
 TEST_CASE("coordinator: killed and started again 25 times, it disturbs no worker") {
   bool has_file = false;
   SUBCASE("with its file") { has_file = true; }

@@ -1,5 +1,6 @@
 // Who belongs to which job, and what a node's going means for the others.
 #include <signal.h>
+#include <string.h>
 
 #include <memory>
 #include <string>
@@ -68,6 +69,30 @@ TEST_CASE("membership: without restarts a node that leaves a fixed job ends it w
   CHECK_MESSAGE(
       nodes[0]->err().find("left: stopped by SIGTERM; no restarts allowed") != std::string::npos,
       nodes[0]->Describe());
+}
+
+TEST_CASE("membership: a node that is told to stop leaves an elastic job, which goes on for free") {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    CAPTURE(signal);
+    Job job;
+    const std::vector<Node> nodes =
+        StartTwo(job, "1:2", {"--max_restarts=1", "--rdzv_conf=last_call_timeout=1"},
+                 {"touch:" + job.File("up{rank}.{restart}"), "env:WORLD_SIZE",
+                  "print:restart {restart}", "until:" + job.File("go")});
+    nodes[1]->Signal(signal);
+    REQUIRE_MESSAGE(nodes[1]->Wait() == 128 + signal, nodes[1]->Describe());
+    const std::string left = std::string("left: stopped by SIG") + sigabbrev_np(signal);
+    REQUIRE_MESSAGE(nodes[0]->WaitForErr(left), nodes[0]->Describe());
+    const auto has_gone_on = [&] {
+      const std::string out = nodes[0]->out();
+      const size_t both = out.rfind("WORLD_SIZE=2\n");
+      return both != std::string::npos && out.find("WORLD_SIZE=1\n", both) != std::string::npos;
+    };
+    REQUIRE_MESSAGE(Eventually(has_gone_on), nodes[0]->Describe());
+    job.Touch("go");
+    REQUIRE_MESSAGE(nodes[0]->Wait() == 0, nodes[0]->Describe());
+    CHECK_MESSAGE(nodes[0]->out().find("restart 1") == std::string::npos, nodes[0]->Describe());
+  }
 }
 
 TEST_CASE("membership: an agent that is killed alone is lost once its connection stays closed") {

@@ -109,14 +109,16 @@ TEST_CASE("one node: the budget is kept to") {
   CHECK(ddprun->out().find("restart 3") == std::string::npos);
 }
 
-TEST_CASE("one node: a rank that exits 0 early lets the others go on") {
+TEST_CASE("one node: a rank that exits 0 early lets the others go on, and leaves them the store") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2"}, {"touch:" + job.File("early") + "@0", "exit:0@0",
-                                                 "until:" + job.File("go"), "print:went on"});
-  REQUIRE(job.WaitForFile("early"));
+  auto ddprun = job.Run({"--nproc_per_node=2"},
+                        {"exit:0@0", "until:" + job.File("go"), "connect", "print:went on"},
+                        {.env = {{"DDPRUN_LOG_LEVEL", "info"}}});
+  REQUIRE_MESSAGE(ddprun->WaitForErr(" worker ended run="), ddprun->Describe());
+  CHECK(ddprun->err().find(" rank=0 ") != std::string::npos);
   job.Touch("go");
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->out() == "went on\n");
+  CHECK(ddprun->out() == "connected\nwent on\n");
 }
 
 TEST_CASE(
@@ -223,6 +225,7 @@ TEST_CASE("one node: a worker that cannot be started is named, not those that we
   auto ddprun =
       job.RunRaw({"--nproc_per_node=2", script}, {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "2000"}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 127, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->err().find("spawn rank 1") != std::string::npos, ddprun->Describe());
   CHECK_MESSAGE(ddprun->err().find("No such file") != std::string::npos, ddprun->Describe());
 }
 

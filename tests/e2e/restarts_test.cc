@@ -80,9 +80,11 @@ TEST_CASE("restarts: a program that tells of no step is known by its error alone
 
 TEST_CASE("restarts: each restart but the first waits, and says so") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=1", "--max_restarts=3", "--restart_backoff=0.7"},
+  const auto start = std::chrono::steady_clock::now();
+  auto ddprun = job.Run({"--nproc_per_node=1", "--max_restarts=3", "--restart_backoff=1.5"},
                         {"exit:3#0", "exit:3#1", "print:up"});
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(std::chrono::steady_clock::now() - start >= std::chrono::milliseconds(1500));
   const std::string waits = "waiting before restart 2 (--restart_backoff)";
   CHECK_MESSAGE(CountOf(ddprun->err(), waits) == 1, ddprun->Describe());
   CHECK_MESSAGE(CountOf(ddprun->err(), "waiting before restart 1") == 0, ddprun->Describe());

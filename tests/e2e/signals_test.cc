@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM in every state: the job ends with 128 + n, a second one kills at once.
+// Signals that stop, in every state: the job ends with 128 + n, a second one kills at once.
 #include <signal.h>
 #include <string.h>
 
@@ -14,6 +14,8 @@ using Strings = std::vector<std::string>;
 
 // The second signal of a test is the other one: the same again within 20 ms counts once.
 int Other(int signal) { return signal == SIGINT ? SIGTERM : SIGINT; }
+
+constexpr int kAll[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // Long enough that only a signal can end a worker that is deaf to the first.
 constexpr char kNoGrace[] = "--shutdown_timeout=6000";
@@ -35,7 +37,7 @@ void CheckEndsWith(const Node& node, int exit_code) {
 }
 
 TEST_CASE("signals: before the endpoint is there they end the wait for it") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kAll) {
     Job job;
     const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), {"wait"});
     REQUIRE_MESSAGE(client->WaitForErr("waiting for the coordinator"), client->Describe());
@@ -45,7 +47,7 @@ TEST_CASE("signals: before the endpoint is there they end the wait for it") {
 }
 
 TEST_CASE("signals: during the first rendezvous they end the wait of a host and of a client") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kAll) {
     Job job;
     const Node host = job.Run(job.NodeOptions(1, "3"), {"wait"});
     const Node client = job.Run(job.NodeOptions(1, "3", {"--rdzv_conf=is_host=0"}), {"wait"});
@@ -74,11 +76,15 @@ TEST_CASE("signals: between the first spawn and the last, a second one kills wha
 }
 
 TEST_CASE("signals: while running they reach the workers as they are, a second one kills") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kAll) {
     Job job;
     // Deaf to the other one only: an end by the first shows that this one was passed on.
-    const Strings steps = {"ignore:" + std::to_string(Other(signal)) + "@0", "ignore:2@1",
-                           "ignore:15@1", "touch:" + job.File("up{rank}"), "wait"};
+    const Strings steps = {"ignore:" + std::to_string(Other(signal)) + "@0",
+                           "ignore:2@1",
+                           "ignore:15@1",
+                           "ignore:" + std::to_string(signal) + "@1",
+                           "touch:" + job.File("up{rank}"),
+                           "wait"};
     const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace}, steps);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));

@@ -111,6 +111,22 @@ TEST_CASE("two nodes: a node that succeeded ends with the code of the other's fa
   REQUIRE_MESSAGE(b->Wait() == 3, b->Describe());
 }
 
+TEST_CASE("two nodes: a rank 0 that has ended with 0 leaves the other node its store") {
+  Job job;
+  const std::vector<std::string> steps = {"exit:0@0", "until:" + job.File("go"), "connect"};
+  const Subprocess::Options how = {.env = {{"DDPRUN_LOG_LEVEL", "info"}}};
+  // The endpoint's own node has rank 0.
+  auto a = job.Run(job.NodeOptions(1), steps, how);
+  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, how);
+  REQUIRE_MESSAGE(a->WaitForErr(" worker ended run="), a->Describe(), b->Describe());
+  CHECK_FALSE(a->Wait(200ms).has_value());
+  job.Touch("go");
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe(), b->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, a->Describe(), b->Describe());
+  CHECK(a->out() + b->out() == "connected\n");
+}
+
 TEST_CASE("two nodes: a node that waits says for whom, and ends with 121 after join_timeout") {
   Job job;
   auto a = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=join_timeout=1"}), {"wait"});
