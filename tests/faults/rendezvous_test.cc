@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,65 @@ TEST_CASE("F21: a node behind a cable that is pulled is lost, and comes back wit
   CheckHoldsBy(
       "a silent node is lost", [&](Bench& bench) { return CutNode(bench, *wire); },
       "a silent node is waited for without end");
+}
+
+bool IsStopped(int pid) {
+  const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  return stat.find(") T ") != std::string::npos;
+}
+
+// Of two agents, the one that does not host stands still for longer than its evict time.
+std::string StopAgent(Bench& bench) {
+  Job& job = bench.job();
+  std::vector<Bench::Node> nodes;
+  for (const char* place : {"1", "0"}) {
+    nodes.push_back(bench.Run(
+        job.NodeOptions(1, "1:2",
+                        {"--max_restarts=1", std::string("--rdzv_conf=is_host=") + place +
+                                                 ",keep_alive_interval=1,keep_alive_max_attempt=3,"
+                                                 "last_call_timeout=60"}),
+        {"touch:" + job.File("up{rank}"), "until:" + job.File("go")},
+        {.env = {{"DDPRUN_LOG_LEVEL", "info"}}}));
+  }
+  if (!job.WaitForFile("up0") || !job.WaitForFile("up1")) return DidNotFire(*nodes[1]);
+  const int old = job.PidOfRank(1);
+  bench.NoteDescriptors(*nodes[0]);
+  nodes[1]->Signal(SIGSTOP);
+  if (!bench.Eventually([&] { return IsStopped(nodes[1]->pid()); })) return DidNotFire(*nodes[1]);
+  if (!bench.Says(*nodes[0], "going on with 1 node and 1 rank instead of 2 and 2")) {
+    return "an agent that stands still is waited for without end";
+  }
+  if (CountIn(nodes[0]->err(), "is lost: silent for 3 s; going on") != 1) {
+    return "the agent that stands still is not named:" + nodes[0]->Describe();
+  }
+  if (!IsStopped(nodes[1]->pid()) || job.PidOfRank(1) != old) return DidNotFire(*nodes[1]);
+  nodes[1]->Signal(SIGCONT);
+  bool was_beside = false;
+  const auto is_back = [&] {
+    const std::vector<int> pids = job.PidsOfRank(1);
+    const bool has_old = std::find(pids.begin(), pids.end(), old) != pids.end();
+    was_beside = was_beside || (has_old && pids.size() > 1);
+    return !has_old && !pids.empty();
+  };
+  if (!bench.Eventually(is_back)) return "the node does not come back:" + nodes[1]->Describe();
+  if (was_beside) return "its old worker and its new one run side by side";
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  for (const Bench::Node& node : nodes) {
+    if (!bench.Ends(*node, 0)) return "a node does not end with 0:" + node->Describe();
+  }
+  // With both, without the one, with both again.
+  const std::string& err = nodes[0]->err();
+  if (CountIn(err, " assigned run=") != 3 || CountIn(err, " restart=0 ") != 3) {
+    return "not one round without it and one with it again, both for free:" + nodes[0]->Describe();
+  }
+  return "";
+}
+
+TEST_CASE("F11: an agent that stands still is lost, and its node comes back once, for free") {
+  CheckHoldsBy("a silent node is lost", StopAgent,
+               "an agent that stands still is waited for without end");
 }
 
 // The name leads elsewhere until the coordinator has moved to where it is.
