@@ -1,77 +1,27 @@
 // A process that the kernel's OOM killer really kills, in a cgroup of the test's own.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <functional>
 #include <string>
 
-#include "launcher/status/memory_cgroup.h"
 #include "launcher/status/oom_verdict.h"
 #include "rendezvous/base/check.h"
-#include "tests/support/files.h"
+#include "tests/launcher/status/limited_cgroup.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
-#include "tests/support/subprocess.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using testing::InChild;
+using testing::LimitedCgroup;
 using testing::SkipTest;
 
 constexpr int64_t kLimit = 64 << 20;
-
-bool Put(const std::string& file, const std::string& text) {
-  const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC);
-  const bool is_put =
-      fd >= 0 && write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (fd >= 0) close(fd);
-  return is_put;
-}
-
-// A memory cgroup below our own, limited; removed at the end.
-class LimitedCgroup {
- public:
-  LimitedCgroup() {
-    const auto own = FindMemoryCgroup(testing::ReadFile("/proc/self/mountinfo"),
-                                      testing::ReadFile("/proc/self/cgroup"));
-    if (!own) {
-      why_not_ = "no memory cgroup is mounted here";
-      return;
-    }
-    path_ = own->directories.front() + "/ddprun_oom_test_" + std::to_string(getpid());
-    if (mkdir(path_.c_str(), 0755) != 0) {
-      why_not_ = "mkdir " + path_ + ": " + std::strerror(errno);
-      path_.clear();
-      return;
-    }
-    const char* limit = own->is_v2 ? "/memory.max" : "/memory.limit_in_bytes";
-    if (!Put(path_ + limit, std::to_string(kLimit)))
-      why_not_ = path_ + limit + " cannot be written";
-    // Where there is swap it would take what does not fit.
-    const char* swap = own->is_v2 ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes";
-    Put(path_ + swap, own->is_v2 ? "0" : std::to_string(kLimit));
-  }
-  ~LimitedCgroup() {
-    if (!path_.empty()) testing::Eventually([this] { return rmdir(path_.c_str()) == 0; });
-  }
-  LimitedCgroup(const LimitedCgroup&) = delete;
-  LimitedCgroup& operator=(const LimitedCgroup&) = delete;
-
-  const std::string& why_not() const { return why_not_; }
-  bool Join() const { return Put(path_ + "/cgroup.procs", std::to_string(getpid())); }
-
- private:
-  std::string path_;
-  std::string why_not_;
-};
 
 // As an agent: notes the state, starts a worker that runs `body` and asks why it died.
 std::string WhyItDied(const LimitedCgroup& cgroup, bool with_log, const std::function<void()>& body,
@@ -99,14 +49,14 @@ void TakeMemory(size_t bytes) {
 }
 
 TEST_CASE("real oom: a worker beyond its cgroup's limit is told to have been killed for that") {
-  const LimitedCgroup cgroup;
+  const LimitedCgroup cgroup(kLimit);
   if (!cgroup.why_not().empty()) return SkipTest(cgroup.why_not());
   const std::string text = WhyItDied(cgroup, false, [] { TakeMemory(size_t{200} << 20); });
   CHECK(text == "killed by the OOM killer, limit 64 MiB, peak 64 MiB");
 }
 
 TEST_CASE("real oom: the kernel's log says the same and what it held") {
-  const LimitedCgroup cgroup;
+  const LimitedCgroup cgroup(kLimit);
   if (!cgroup.why_not().empty()) return SkipTest(cgroup.why_not());
   const std::string text = WhyItDied(cgroup, true, [] { TakeMemory(size_t{200} << 20); });
   if (text == "no log") return SkipTest("the kernel's log cannot be read here");
@@ -116,7 +66,7 @@ TEST_CASE("real oom: the kernel's log says the same and what it held") {
 }
 
 TEST_CASE("real oom: a worker that somebody killed was not killed for its memory") {
-  const LimitedCgroup cgroup;
+  const LimitedCgroup cgroup(kLimit);
   if (!cgroup.why_not().empty()) return SkipTest(cgroup.why_not());
   for (const bool with_log : {false, true}) {
     const std::string text = WhyItDied(cgroup, with_log, [] {
@@ -129,7 +79,7 @@ TEST_CASE("real oom: a worker that somebody killed was not killed for its memory
 }
 
 TEST_CASE("real oom: of two that were killed at once the log knows which it was") {
-  const LimitedCgroup cgroup;
+  const LimitedCgroup cgroup(kLimit);
   if (!cgroup.why_not().empty()) return SkipTest(cgroup.why_not());
   const std::string text = WhyItDied(
       cgroup, true,

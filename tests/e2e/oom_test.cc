@@ -1,0 +1,30 @@
+// A worker that the kernel's OOM killer ends: ddprun says so, and the job goes on.
+#include <doctest/doctest.h>
+
+#include "tests/e2e/job.h"
+#include "tests/launcher/status/limited_cgroup.h"
+#include "tests/support/holds.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+TEST_CASE("oom: a rank that takes more memory than there is is named so, and restarted") {
+  const LimitedCgroup cgroup(int64_t{256} << 20);
+  if (!cgroup.why_not().empty()) return SkipTest(cgroup.why_not());
+  Job job;
+  const auto ddprun = job.RunProgram(
+      {"/bin/sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", cgroup.procs_file(), Runfile("ddprun"),
+       "--nproc_per_node=2", "--max_restarts=1", "--no_python", "/bin/sh", "-c",
+       // A line without an end is kept as a whole.
+       "[ $TORCHELASTIC_RESTART_COUNT$RANK != 01 ] || exec tail /dev/zero; exec \"$@\"", "sh",
+       Runfile("tests/e2e/toy_worker"), "wait#0", "print:rank {rank} again"});
+  REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  Holds(ddprun->err(), "killed by the OOM killer, limit 256 MiB");
+  Holds(ddprun->err(), "ddprun: restart 1 of 1\n");
+  Holds(ddprun->out(), "rank 0 again\n");
+  Holds(ddprun->out(), "rank 1 again\n");
+}
+
+}  // namespace
+}  // namespace ddprun::testing
