@@ -24,6 +24,11 @@ namespace {
 constexpr uint64_t kWake = 0, kDoor = 1, kFirstId = 1;
 constexpr size_t kScratchBytes = 64 * 1024;
 constexpr int kAcceptsPerTurn = 64;
+// What was sent to the coordinator and is not acknowledged for so long ends the connection, as gRPC
+// does with its own (its keepalive timeout): the kernel sends it again at intervals that double,
+// and a network that is back after 7 s would be found after 13. A worker's may last over a cut of
+// minutes.
+constexpr unsigned kUnacknowledgedMs = 5000;
 
 }  // namespace
 
@@ -62,7 +67,7 @@ void Tunnels::Wake() const { eventfd_write(wake_.get(), 1); }
 UniqueFd Tunnels::Open(const SocketAddress& address) {
   UniqueFd near_end, inner;
   if (!MakeSocketPair(inner, near_end)) return {};
-  std::unique_ptr<Pipe> pipe = Dial(address, std::move(inner));
+  std::unique_ptr<Pipe> pipe = Dial(address, std::move(inner), kUnacknowledgedMs);
   if (pipe == nullptr) return near_end;  // closed at its far side: that is the answer
   {
     const std::lock_guard lock(mutex_);
@@ -80,11 +85,14 @@ void Tunnels::Relay(UniqueFd door, const SocketAddress& address) {
   Wake();
 }
 
-std::unique_ptr<Pipe> Tunnels::Dial(const SocketAddress& address, UniqueFd inner) const {
+std::unique_ptr<Pipe> Tunnels::Dial(const SocketAddress& address, UniqueFd inner,
+                                    unsigned unacknowledged_ms) const {
   UniqueFd outer(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!outer.is_open()) return nullptr;
   const int on = 1;
   setsockopt(outer.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(outer.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms,
+             sizeof(unacknowledged_ms));
   // Before it is watched: a socket that has not begun to connect counts as hung up.
   const int result = connect(outer.get(), address.get(), address.size);
   if (result != 0 && errno != EINPROGRESS && errno != EINTR) return nullptr;
@@ -162,7 +170,7 @@ void Tunnels::AcceptAll(TimePoint now) {
     if (users_.IsOfOthers(fd.get())) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd));
+    std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd), 0);
     if (pipe != nullptr) Add(std::move(pipe), true, now);
   }
 }

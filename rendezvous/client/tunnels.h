@@ -61,7 +61,9 @@ class Tunnels {
 
   explicit Tunnels(std::shared_ptr<const TlsIdentity> identity);
   void Wake() const;
-  std::unique_ptr<Pipe> Dial(const SocketAddress& address, UniqueFd inner) const;
+  // `unacknowledged_ms`: how long what was sent may be so; 0: as long as the kernel tries.
+  std::unique_ptr<Pipe> Dial(const SocketAddress& address, UniqueFd inner,
+                             unsigned unacknowledged_ms) const;
   // The rest runs on the thread.
   void Run();
   Duration TimeToWait(TimePoint now) const;

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "tests/faults/bench.h"
 #include "tests/faults/wire.h"
 #include "tests/faults/wired.h"
+#include "tests/support/files.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -61,6 +63,49 @@ TEST_CASE("F25: a link that goes down and up again disturbs no worker") {
   SUBCASE("the cable behind it") {
     CheckHolds([&](Bench& bench) {
       return Flap(bench, *wire, [&](bool is_up) { is_up ? wire->Heal(2) : wire->Cut(2); });
+    });
+  }
+}
+
+// Down for most of the evict time, 10 s: what waits to be sent again must not wait for longer.
+std::string LongFlap(Bench& bench, Wire& wire, const std::vector<std::string>& more) {
+  Job& job = bench.job();
+  Wired nodes(bench, wire);
+  nodes.Start({1, 2}, more, {"until:" + job.File("go")});
+  if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  const std::vector<int> pids = {nodes.PidOn(1), nodes.PidOn(2)};
+  const auto swallowed = [&] { return wire.counts().cut; };
+  const uint64_t before = swallowed();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+  wire.Cut(2);
+  const auto is_long_enough = [&] { return std::chrono::steady_clock::now() >= until; };
+  if (!bench.Eventually(is_long_enough) || swallowed() < before + 3) return "nothing is swallowed";
+  wire.Heal(2);
+  if (std::vector<int>{nodes.PidOn(1), nodes.PidOn(2)} != pids) {
+    return "a flap stops workers:" + nodes.Describe();
+  }
+  kill(pids[1], SIGKILL);
+  if (!nodes.AwaitWorkers(1)) return "no restart after the flap:" + nodes.Describe();
+  if (nodes.Count("is lost") > 0) return "a flap is a loss:" + nodes.Describe();
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE("F25: a link that is down for 8 of the 10 s of the evict time disturbs no worker") {
+  std::string why;
+  const auto wire = Wire::Make(2, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  SUBCASE("in the clear") {
+    CheckHolds([&](Bench& bench) { return LongFlap(bench, *wire, {"--max_restarts=1"}); });
+  }
+  SUBCASE("with a token") {
+    CheckHolds([&](Bench& bench) {
+      const std::string token =
+          WriteFile(bench.job().File("token"), std::string(64, 'a') + "\n", 0600);
+      return LongFlap(bench, *wire, {"--max_restarts=1", "--token_file=" + token});
     });
   }
 }
