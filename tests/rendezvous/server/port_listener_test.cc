@@ -325,6 +325,29 @@ TEST_CASE("port listener: who says nothing keeps a place for a moment, and while
   }
 }
 
+TEST_CASE("port listener: of those who say nothing the oldest of the busiest address goes first") {
+  const Kept kept(std::chrono::hours(1));
+  std::vector<UniqueFd> others, busy;
+  // The others are older, of two addresses with fewer each.
+  for (uint32_t i = 0; i < 56; ++i) others.push_back(ConnectFrom(2 + i % 2, kept.port));
+  const auto fill = [&](size_t most) {
+    while (others.size() + busy.size() < most) busy.push_back(ConnectFrom(1, kept.port));
+  };
+  fill(PortListener::kMaxStrangers - 1);
+  // All are in once one behind them has its answer. Only those who have had their moment count.
+  const UniqueFd hello = ConnectTo(kept.port);
+  SendAll(hello.get(), kHelloRequest);
+  CHECK(ReadToEnd(hello.get()) == MakeHelloReply({"run-1", false}));
+  const TimePoint all_may_go = SteadyNow() + PortListener::kFirstBytePatience;
+  while (SteadyNow() < all_may_go) std::this_thread::yield();
+  fill(PortListener::kMaxStrangers + 2);
+  CHECK(ReadToEnd(busy[0].get()) == "");
+  CHECK(ReadToEnd(busy[1].get()) == "");
+  std::vector<pollfd> rest = {{busy.back().get(), POLLIN, 0}};
+  for (const UniqueFd& fd : others) rest.push_back({fd.get(), POLLIN, 0});
+  CHECK(poll(rest.data(), rest.size(), 200) == 0);
+}
+
 TEST_CASE("port listener: where all have begun a call those who join make room at once") {
   Kept kept(std::chrono::hours(1));
   std::vector<UniqueFd> strangers;
