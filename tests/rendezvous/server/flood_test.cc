@@ -123,6 +123,12 @@ TEST_CASE("floods: ten megabytes of frames cost the coordinator less than fifty"
        [](uint32_t) { return Frame(kSettingsFrame, 0, 0, ""); }},
       {"sends headers that do not end", Greeting() + Frame(kHeadersFrame, 0, 1, filler),
        [&](uint32_t) { return Frame(kContinuationFrame, 0, 1, filler); }},
+      {"refers to a large header again and again", Greeting() + Call(1, kAttachPath),
+       [](uint32_t turn) {
+         // 4,000 bytes into the table of headers (RFC 7541: 0x40, lengths), then 8,000 references.
+         const std::string large = "\x40\x01x\x7f\xa1\x1e" + std::string(4000, 'x');
+         return Frame(kHeadersFrame, kEndHeaders, 2 * turn + 3, large + std::string(8000, '\xbe'));
+       }},
       {"joins, then opens streams and resets them", Greeting() + JoinFrames(),
        [](uint32_t turn) { return OpenAndReset(2 * turn + 3, kAttachPath); }},
       {"joins, then pings", Greeting() + JoinFrames(),
