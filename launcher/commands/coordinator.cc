@@ -28,6 +28,7 @@
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/net/peer_user.h"
 #include "rendezvous/server/coordinator.h"
 
 namespace ddprun::launcher {
@@ -65,7 +66,9 @@ void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret)
       options.run_id.empty() ? std::string("the first run that joins")
                              : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
       "; agents reach it by --rdzv_endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
-  if (!rendezvous::IsLoopback(host)) Tell(TrustText(has_secret));
+  if (!rendezvous::IsLoopback(host)) return Tell(TrustText(has_secret));
+  const bool is_guarded = has_secret || rendezvous::PeerUsers().DoesKernelTell();
+  if (!is_guarded) Tell(absl::StrCat("warning: ", kNobodyKnownText));
 }
 
 int ComplainOfStart(const absl::Status& status) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/agent_policy.h"
 #include "launcher/agent/file_thread.h"
 #include "launcher/check/self_check.h"
 #include "launcher/cli/option_values.h"
@@ -35,6 +36,7 @@
 #include "rendezvous/base/allowed_cpus.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/net/listening_socket.h"
+#include "rendezvous/net/peer_user.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -179,6 +181,14 @@ void WarnOfOpenKey(LaunchConfig& config) {
                                          ": ", status.message()));
 }
 
+// Without a word of the kernel's nobody is kept from a store on loopback. It is no error: who would
+// have to give the token up would open the job to the network as well.
+void WarnOfOtherUsers(LaunchConfig& config, bool has_secret) {
+  const bool trusts_network = !has_secret && !TrustLine(config, false).empty();
+  if (trusts_network || rendezvous::PeerUsers().DoesKernelTell()) return;
+  config.warnings.push_back(kNobodyKnownText);
+}
+
 // The folder has a random part.
 void SayPlaceOfLogs(const LaunchConfig& config, LogRouter& logs) {
   const std::string folder = logs.run_folder();
@@ -239,6 +249,7 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
     }
   }
   WarnOfOpenKey(config);
+  WarnOfOtherUsers(config, *identity != nullptr);
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
   const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config, *identity != nullptr);

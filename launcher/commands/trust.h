@@ -18,6 +18,12 @@ namespace ddprun::launcher {
 absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token);
 
+// What is warned of where no user is told (PeerUsers), and a store on loopback is not the
+// network's.
+inline constexpr char kNobodyKnownText[] =
+    "the kernel does not tell whose a connection on loopback is (it has neither sock_diag nor "
+    "/proc/net/tcp): other users of this machine can reach the job; run it where there are none";
+
 // Why others than this user and root may read the file, or know what is in it. Ok, too, where it
 // cannot be opened: whoever reads it says why.
 absl::Status CheckKeyFile(const std::string& name);
