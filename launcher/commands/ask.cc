@@ -27,7 +27,6 @@
 #include "launcher/control/control_client.h"
 #include "launcher/control/control_socket.h"
 #include "launcher/process/exit_status.h"
-#include "launcher/process/process_baseline.h"
 #include "launcher/status/snapshot_json.h"
 #include "launcher/status/status_text.h"
 #include "rendezvous/base/plain_text.h"
@@ -62,7 +61,6 @@ int Status(const AskOptions& options, const Environment& environment) {
   if (options.coordinator) {
     const auto identity = IdentityOf(options.trust, environment.token);
     if (!identity.ok()) return Complain(identity.status(), kExitAuthentication);
-    if (*identity != nullptr) LeaveNoCore();
     absl::StatusOr<JobView> seen = LookFromOutside(*options.coordinator, *identity);
     if (absl::IsUnauthenticated(seen.status())) {
       return Complain(seen.status(), kExitAuthentication);

@@ -111,7 +111,6 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   if (!identity.ok()) return ComplainOfIdentity(identity.status());
   const bool has_secret = *identity != nullptr;
   ProcessBaseline baseline = RecordBaseline();
-  if (has_secret) LeaveNoCore();
   ProtectFromOomKiller(baseline);
   if (absl::Status status = ProvideDescriptors(); !status.ok()) return ComplainOfStart(status);
   // A file system that does not answer is waited for while signals still end this process.

@@ -135,9 +135,8 @@ absl::Status CheckStoreIsOurs(const LaunchConfig& config, const Environment& env
 }
 
 // Signals, descriptors and the OOM killer's choice, as an agent needs them.
-absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config, bool has_secret) {
-  ProcessBaseline baseline = RecordBaseline();
-  if (has_secret) LeaveNoCore();
+absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config,
+                                               ProcessBaseline baseline) {
   ProtectFromOomKiller(baseline);
   const SignalBits asks = config.preempt_signal != 0 ? BitOf(config.preempt_signal) : 0;
   absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals) | asks);
@@ -214,6 +213,9 @@ int Launch(LaunchConfig config, Environment environment) {
 }
 
 int LaunchProgram(LaunchConfig config, const Program& program, Environment environment) {
+  const ProcessBaseline recorded = RecordBaseline();
+  absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
+      IdentityOf(config.trust, environment.token);
   if (absl::Status status = UseNetwork(config, environment); !status.ok()) {
     return Complain(status, kExitUsage);
   }
@@ -222,8 +224,6 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
     const bool is_usage = absl::IsInvalidArgument(placement.status());
     return Complain(placement.status(), is_usage ? kExitUsage : kExitMachine);
   }
-  absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
-      IdentityOf(config.trust, environment.token);
   std::unique_ptr<StepToken> step_token;  // its file stays until the job is over
   if (identity.ok() && *identity == nullptr) {
     absl::StatusOr<std::unique_ptr<StepToken>> taken = StepToken::Take(config, environment);
@@ -252,7 +252,7 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   WarnOfOtherUsers(config, *identity != nullptr);
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
-  const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config, *identity != nullptr);
+  const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config, recorded);
   if (!baseline.ok()) return Complain(baseline.status(), kExitMachine);
   const std::string job_mark = NewJobMark();
   // Before the first thread: the guardian is a fork of this very process.

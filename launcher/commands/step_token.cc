@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launcher/commands/trust.h"
+#include "launcher/process/process_baseline.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
@@ -78,6 +79,7 @@ absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& c
   taken->file_ = absl::StrCat(".ddprun-", id, "-", run, ".token");
   const std::string draft = absl::StrCat(taken->file_, ".", config.cluster.node, ".", getpid());
   const std::string source = "the step's token";
+  LeaveNoCore();
   // As the others will find it: a server may change who owns a file, and who may read it.
   const bool is_kept = WriteNew(draft, NewToken() + "\n") && ReadTokenFile(draft, source).ok();
   const bool is_first = is_kept && IsLinked(draft, taken->file_);

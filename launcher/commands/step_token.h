@@ -21,7 +21,8 @@ namespace ddprun::launcher {
 class StepToken {
  public:
   // Makes the token, or reads the one of the node that was first. An error: that node's file cannot
-  // be believed, and without it this node would be none of the job's.
+  // be believed, and without it this node would be none of the job's. From before there is a token
+  // this process leaves no core dump (LeaveNoCore).
   static absl::StatusOr<std::unique_ptr<StepToken>> Take(const LaunchConfig& config,
                                                          const Environment& environment);
   // The node that has made the file removes it.

@@ -20,7 +20,6 @@
 #include "launcher/commands/terminal.h"
 #include "launcher/commands/trust.h"
 #include "launcher/process/exit_status.h"
-#include "launcher/process/process_baseline.h"
 #include "launcher/status/top_screen.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
@@ -95,7 +94,6 @@ class Top {
           kExitCannotAsk);
     }
     if (!identity_.ok()) return Complain(identity_.status(), kExitAuthentication);
-    if (*identity_ != nullptr) LeaveNoCore();
     absl::Status trouble = Look();
     if (!trouble.ok()) {
       return Complain(trouble,

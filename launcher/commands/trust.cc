@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
@@ -149,6 +150,7 @@ std::string NewToken() {
 
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token) {
+  if (!files.cert.empty() || !files.token.empty() || token) LeaveNoCore();
   if (!files.cert.empty()) {
     auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     // Who may read the key may be this node.

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -127,10 +128,13 @@ DescriptorRoom ReserveDescriptors(int64_t count) {
 void LeaveNoCore() {
   rlimit limit{};
   DDP_CHECK(getrlimit(RLIMIT_CORE, &limit) == 0);
-  // To a program (core_pattern begins with |) the kernel passes a core whatever the limit is, but
-  // not with a limit of one byte (do_coredump).
-  limit.rlim_cur = std::min<rlim_t>(1, limit.rlim_max);
-  DDP_CHECK(setrlimit(RLIMIT_CORE, &limit) == 0);
+  // To a program (core_pattern begins with |) the kernel passes a core whatever the limit is, 0
+  // included, but not with a limit of one byte (do_coredump).
+  limit = {.rlim_cur = 1, .rlim_max = std::max<rlim_t>(1, limit.rlim_max)};
+  if (setrlimit(RLIMIT_CORE, &limit) == 0) return;
+  // Only root raises a hard limit of 0. Not done for all: /proc/PID becomes root's, and debuggers
+  // of the same user are kept out.
+  DDP_CHECK(prctl(PR_SET_DUMPABLE, 0) == 0);
 }
 
 void ProtectFromOomKiller(ProcessBaseline& baseline) {

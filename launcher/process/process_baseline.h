@@ -71,8 +71,8 @@ UniqueFd OpenSignalFd(SignalBits signals);
 // The set of these numbers.
 SignalBits BitsOf(const std::vector<int>& signals);
 
-// No core dump of this process is written or passed on: it holds a secret. Workers keep the old
-// limit.
+// No core dump of this process, or of one that it forks, is written or passed on: it holds a
+// secret, or is about to. Workers have the old limit, where the baseline was recorded before.
 void LeaveNoCore();
 
 // Makes the agent a late choice of the OOM killer, where the rights suffice; workers keep the old

@@ -1,0 +1,184 @@
+// Processes that hold a token or a key leave no core dump, from before they have it.
+#include <doctest/doctest.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+#include "tests/support/certificates.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Node = std::unique_ptr<Subprocess>;
+using Strings = std::vector<std::string>;
+
+constexpr char kToken[] = "6b1f0c8e5a7d4b2390e1f4a6c8d7b5e3";
+constexpr uid_t kNobody = 65534;
+
+std::string Folder(int pid) { return "/proc/" + std::to_string(pid) + "/"; }
+
+// In bytes, as the soft limit of /proc/PID/limits. Empty: the process has ended.
+std::string CoreLimit(int pid) {
+  const std::string limits = ReadFile(Folder(pid) + "limits");
+  const size_t line = limits.find("Max core file size");
+  if (line == std::string::npos) return "";
+  const size_t begin = limits.find_first_not_of(' ', line + 18);
+  return limits.substr(begin, limits.find(' ', begin) - begin);
+}
+
+// Of one that dumps no core at all they are root's (proc(5)).
+uid_t OwnerOfFiles(int pid) {
+  struct stat found {};
+  return stat((Folder(pid) + "environ").c_str(), &found) == 0 ? found.st_uid : ~0U;
+}
+
+// Whether this process may raise a hard limit, as root in a container mostly may not.
+bool MayRaise() {
+  const std::string status = ReadFile("/proc/self/status");
+  const uint64_t rights = std::stoull(status.substr(status.find("CapEff:") + 7), nullptr, 16);
+  return (rights >> CAP_SYS_RESOURCE & 1) != 0;
+}
+
+// What runs ddprun under limits on core dumps that are neither ours nor the usual ones.
+Strings Limited(Strings command, const std::string& limits = "ulimit -Sc 8") {
+  command.insert(command.begin(), {"/bin/bash", "-c", limits + "; exec \"$@\"", "bash"});
+  return command;
+}
+
+// The words that give a secret, each in its own way.
+std::vector<Strings> Secrets(const Job& job) {
+  const Certificate authority = MakeAuthority();
+  const Certificate own = MakeServerCertificate(authority, "DNS:a");
+  return {{"--token_file=" + WriteFile(job.File("token"), kToken, 0600)},
+          {"--tls_cert=" + WriteFile(job.File("cert"), own.certificate),
+           "--tls_key=" + WriteFile(job.File("key"), own.key, 0600),
+           "--tls_ca=" + WriteFile(job.File("ca"), authority.certificate)}};
+}
+
+TEST_CASE("core dumps: agent and guardian leave none, workers as many as their user wants") {
+  Job job;
+  for (const Strings& secret : Secrets(job)) {
+    Strings command = {Runfile("ddprun"), "--nnodes=1:2", "--rdzv_id=core",
+                       "--rdzv_conf=last_call_timeout=0", "--rdzv_endpoint=" + job.endpoint()};
+    command.insert(command.end(), secret.begin(), secret.end());
+    const Strings worker = {Runfile("tests/e2e/toy_worker"), "touch:" + job.File("runs"),
+                            "until:" + job.File("go")};
+    command.insert(command.end(), worker.begin(), worker.end());
+    const Node agent = job.RunProgram(Limited(command));
+    REQUIRE_MESSAGE(job.WaitForFile("runs"), agent->Describe());
+    int ours = 0;
+    for (const int pid : job.Processes()) {
+      const bool is_worker = pid == job.PidOfRank(0);
+      if (!is_worker) ++ours;
+      CAPTURE(ReadFile(Folder(pid) + "cmdline"));
+      CHECK(CoreLimit(pid) == (is_worker ? "8192" : "1"));
+    }
+    CHECK(ours == 2);
+    job.Touch("go");
+    CHECK_MESSAGE(agent->Wait() == 0, agent->Describe());
+    fs::remove(job.File("go"));
+    fs::remove(job.File("runs"));
+  }
+}
+
+TEST_CASE("core dumps: a coordinator and who asks it leave none") {
+  Job job;
+  for (const Strings& secret : Secrets(job)) {
+    Strings command = {Runfile("ddprun"), "coordinator",
+                       "--bind=127.0.0.1:" + std::to_string(job.port())};
+    command.insert(command.end(), secret.begin(), secret.end());
+    const Node coordinator = job.RunProgram(Limited(command));
+    REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
+    CHECK(CoreLimit(coordinator->pid()) == "1");
+    coordinator->Signal(SIGTERM);
+    CHECK_MESSAGE(coordinator->Wait() == 143, coordinator->Describe());
+  }
+}
+
+// The shell's <(command), which gives the token when the file is there.
+TEST_CASE("core dumps: there are none from before the token is read") {
+  Job job;
+  for (const std::string words : {"--nproc_per_node=1", "coordinator --bind=127.0.0.1:0",
+                                  "status --coordinator=127.0.0.1:1"}) {
+    const std::string late = "<(until [ -e " + job.File("go") + " ]; do :; done; echo $TOKEN)";
+    const Node early =
+        job.RunProgram({"/bin/bash", "-c",
+                        "ulimit -Sc 8; exec " + Runfile("ddprun") + " " + words +
+                            " --token_file=" + late + (words[0] == '-' ? " /bin/true" : "")},
+                       {.env = {{"TOKEN", kToken}}});
+    CAPTURE(words);
+    CHECK_MESSAGE(
+        Eventually([&] { return CoreLimit(early->pid()) == "1"; }, std::chrono::seconds(4)),
+        early->Describe());
+    early->Signal(SIGKILL);
+    early->Wait();
+    job.Touch("go");  // for the shell's child
+    REQUIRE(job.IsGone());
+    fs::remove(job.File("go"));
+  }
+}
+
+TEST_CASE("core dumps: with a hard limit of 0 none is passed to a program either") {
+  if (geteuid() != 0) return SkipTest("only root can run ddprun as another user");
+  // Where another user may go and write: the test's own folders are below root's.
+  char folder[] = "/tmp/ddprun-core-test.XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  REQUIRE(chmod(folder, 01777) == 0);
+  const std::string ddprun = std::string(folder) + "/ddprun", go = std::string(folder) + "/go";
+  fs::copy_file(Runfile("ddprun"), ddprun);
+  Job job;
+  const Strings user = {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"};
+  for (const bool is_root : {true, false}) {
+    for (const bool has_token : {true, false}) {
+      CAPTURE(is_root);
+      CAPTURE(has_token);
+      Strings command = {
+          ddprun,
+          "--nproc_per_node=1",
+          "--log_dir=" + std::string(folder) + "/logs",
+          "--tee=3",
+          "--report_file=" + std::string(folder) + "/report",
+          "--hang_timeout=600",
+          "/bin/bash",
+          "-c",
+          "ulimit -c; until [ -e " + go + " ]; do read -t 0.01; done <> <(:); exit 0"};
+      if (!is_root) command.insert(command.begin(), user.begin(), user.end());
+      const Node agent =
+          job.RunProgram(Limited(command, "cd " + std::string(folder) + "; ulimit -Hc 0"),
+                         {.env = {{"DDPRUN_TOKEN", has_token ? kToken : ""},
+                                  {"TMPDIR", folder},
+                                  {"DDPRUN_CONTROL_DIR", ""},
+                                  {"XDG_RUNTIME_DIR", folder}}});
+      REQUIRE_MESSAGE(agent->WaitForOut("\n"), agent->Describe());
+      CHECK_MESSAGE(agent->out() == "[default0]:0\n", agent->Describe());
+      for (const int pid : job.Processes()) {
+        const std::string program = fs::read_symlink(Folder(pid) + "exe").string();
+        CAPTURE(program);
+        const uid_t owner = is_root ? 0 : kNobody;
+        const bool holds = program == ddprun && has_token;
+        CHECK(CoreLimit(pid) == (holds && is_root && MayRaise() ? "1" : "0"));
+        CHECK(OwnerOfFiles(pid) == (holds ? 0 : owner));
+      }
+      WriteFile(go, "");
+      CHECK_MESSAGE(agent->Wait() == 0, agent->Describe());
+      CHECK_MESSAGE(agent->err().find("warning") == std::string::npos, agent->Describe());
+      fs::remove(go);
+      fs::remove(std::string(folder) + "/report");
+    }
+    fs::remove_all(std::string(folder) + "/logs");
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace ddprun::testing
