@@ -22,14 +22,6 @@ namespace {
 // A key with a password is refused, and nobody is asked for it on the terminal.
 int RefusePassword(char*, int, int, void*) { return -1; }
 
-std::string DateText(const ASN1_TIME* date) {
-  tm parts{};
-  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
-}
-
 absl::Status CheckReadable(const std::string& file) {
   struct stat found;
   if (stat(file.c_str(), &found) != 0) return BadFile(file, std::strerror(errno));
@@ -73,6 +65,14 @@ std::string ShortKeyText(const std::string& file) {
 }
 
 }  // namespace
+
+std::string DateText(const ASN1_TIME* date) {
+  tm parts{};
+  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
 
 absl::Status BadFile(const std::string& file, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(EscapeControl(file), ": ", why));
@@ -119,7 +119,7 @@ absl::Status UseAuthorities(SSL_CTX* context, const std::string& ca) {
   if (SSL_CTX_load_verify_file(context, ca.c_str()) != 1) {
     return BadFile(ca, PemTrouble(ca, PemKind::kCertificate));
   }
-  // A list of revoked certificates is taken, too.
+  // A list of revoked certificates is taken, too (TlsIdentity obeys it).
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   for (int i = 0; i < sk_X509_OBJECT_num(X509_STORE_get0_objects(store)); ++i) {
     const X509_OBJECT* object = sk_X509_OBJECT_value(X509_STORE_get0_objects(store), i);
