@@ -81,13 +81,14 @@ absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& c
   const std::string source = "the step's token";
   LeaveNoCore();
   // As the others will find it: a server may change who owns a file, and who may read it.
-  const bool is_kept = WriteNew(draft, NewToken() + "\n") && ReadTokenFile(draft, source).ok();
+  const bool is_kept =
+      WriteNew(draft, NewToken() + "\n") && ReadTokenFile(draft, source, Links::kRefused).ok();
   const bool is_first = is_kept && IsLinked(draft, taken->file_);
   const bool is_second = is_kept && !is_first && errno == EEXIST;
   unlink(draft.c_str());
   taken->is_ours_ = is_first;
   if (!is_first && !is_second) return taken;
-  absl::StatusOr<std::string> found = ReadTokenFile(taken->file_, source);
+  absl::StatusOr<std::string> found = ReadTokenFile(taken->file_, source, Links::kRefused);
   if (!found.ok()) {
     return absl::Status(found.status().code(),
                         absl::StrCat(found.status().message(),

@@ -123,9 +123,15 @@ absl::Status CheckKeyFile(const std::string& name) {
   return fd.is_open() ? CheckOwner(fd.get()) : absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source) {
-  const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source,
+                                          Links links) {
+  const int more = links == Links::kRefused ? O_NOFOLLOW : 0;
+  const UniqueFd fd(open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | more));
   if (!fd.is_open()) {
+    if (errno == ELOOP && more != 0) {
+      return Bad(absl::StrCat(source, " ", EscapeControl(name),
+                              ": it is a link, which others may have made"));
+    }
     if (errno == ENOENT && LooksLikeToken(name)) {
       return Bad(absl::StrCat(source,
                               ": there is no file of that name; it names a file, as a token on the "
@@ -167,7 +173,8 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     return Bad("own certificates: " + why);
   }
   if (!files.token.empty()) {
-    absl::StatusOr<std::string> read = ReadTokenFile(files.token, files.token_source);
+    absl::StatusOr<std::string> read =
+        ReadTokenFile(files.token, files.token_source, Links::kFollowed);
     if (!read.ok()) return read.status();
     auto identity = TlsIdentity::OfToken(*read);
     OPENSSL_cleanse(read->data(), read->size());

@@ -31,8 +31,12 @@ absl::Status CheckKeyFile(const std::string& name);
 
 // 64 hexadecimal digits, drawn by the kernel.
 std::string NewToken();
+// Whether the file may be behind a symbolic link: whoever may write to its folder can make one that
+// leads to another file of this user.
+enum class Links { kFollowed, kRefused };
 // The token in the file. No error quotes it; `source` is what they call the option.
-absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source);
+absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::string& source,
+                                          Links links);
 
 // `ddprun token new`: prints a token. Returns the exit code of ddprun.
 int PrintNewToken();
