@@ -198,31 +198,31 @@ TEST_CASE("cluster: what is no step derives nothing") {
   CheckAlone(Config({}));
   CheckAlone(Config(With(kStep, {{"SLURM_STEP_ID", ""}})));        // a batch script, salloc's shell
   CheckAlone(Config(With(kStep, {{"SLURM_STEP_NODELIST", ""}})));  // a container with a few of them
-  for (const char* special : {"4294967290", "4294967291", "4294967292", "4294967294"}) {
+  for (const char* special : {"4294967290", "4294967291", "4294967292", "4294967294", "TBD"}) {
     CheckAlone(Config(With(kStep, {{"SLURM_STEP_ID", special}})));
   }
-  CheckAlone(Config(With(kStep, {{"SLURM_STEP_ID", "TBD"}})));
 }
 
+const Variables kFirst = With(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}});
+
 TEST_CASE("cluster: a contradiction of the whole job is told by its first task") {
-  const Variables first = With(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}});
   const Variables crowded = {{"SLURM_STEP_TASKS_PER_NODE", "1,4(x2)"}};
   CHECK(
-      ErrorOf(With(first, crowded)) ==
+      ErrorOf(With(kFirst, crowded)) ==
       "Slurm step 12.0 has 4 tasks on a node; expected one, which starts that node's workers: srun "
       "--ntasks-per-node=1 (--no_cluster leaves the variables alone)");
   CHECK(ErrorOf(With(kStep, crowded)) == "");
   const Variables odd = {{"SLURM_JOB_ID", "p\xd6"}, {"SLURM_STEP_TASKS_PER_NODE", "\x1b[2J"}};
-  CHECK(ErrorOf(With(first, odd)).starts_with("Slurm step p\\xd6.0 has \\x1b[2J tasks on a node"));
-  CHECK(ErrorOf(first, {"--nnodes=2:4"}) ==
+  CHECK(ErrorOf(With(kFirst, odd)).starts_with("Slurm step p\\xd6.0 has \\x1b[2J tasks on a node"));
+  CHECK(ErrorOf(kFirst, {"--nnodes=2:4"}) ==
         "--nnodes '2:4': Slurm step 12.0 has 3 nodes (--no_cluster leaves the variables alone)");
   CHECK(ErrorOf(kStep, {"--nnodes=2:4"}) == "");
   CHECK(
-      ErrorOf(With(first, {{"SLURM_JOB_NODELIST", "n[0-3]"}}), {"--rdzv_endpoint=n0:29400"}) ==
+      ErrorOf(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}), {"--rdzv_endpoint=n0:29400"}) ==
       "--rdzv_endpoint 'n0:29400': n0 is a node of the job and none of this step, whose nodes are "
       "'n[1-3]'; where a coordinator runs there, say --rdzv_conf is_host=0 (--no_cluster leaves "
       "the variables alone)");
-  CHECK(Config(With(first, {{"SLURM_JOB_NODELIST", "n[0-3]"}}),
+  CHECK(Config(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}),
                {"--rdzv_endpoint=n0:29400", "--nnodes=3", "--rdzv_conf=is_host=0"})
             .endpoint.host == "n0");
 }
@@ -231,11 +231,10 @@ TEST_CASE("cluster: variables that contradict each other are named, what all fin
   const std::string end = " (--no_cluster leaves the variables alone)";
   CHECK(ErrorOf(With(kStep, {{"SLURM_NODEID", "3"}})) ==
         "SLURM_NODEID '3': expected a number from 0 to 2" + end);
-  const Variables first = With(kStep, {{"SLURM_NODEID", "0"}, {"SLURM_PROCID", "0"}});
   CHECK(ErrorOf(With(kStep, {{"SLURM_STEP_NUM_NODES", "4"}})) == "");
-  CHECK(ErrorOf(With(first, {{"SLURM_STEP_NUM_NODES", "4"}})) ==
+  CHECK(ErrorOf(With(kFirst, {{"SLURM_STEP_NUM_NODES", "4"}})) ==
         "SLURM_STEP_NUM_NODES '4': SLURM_STEP_NODELIST names 3" + end);
-  CHECK(ErrorOf(With(first, {{"SLURM_STEP_NODELIST", "n[1-"}})) ==
+  CHECK(ErrorOf(With(kFirst, {{"SLURM_STEP_NODELIST", "n[1-"}})) ==
         "SLURM_STEP_NODELIST 'n[1-': its brackets do not match" + end);
 }
 
@@ -364,11 +363,10 @@ TEST_CASE("cluster: workers that must share CPUs are told why") {
     return config->warnings;
   };
   // SLURM_CPUS_PER_TASK is the batch script's: srun may have given the task less.
-  const Variables first = With(kStep, {{"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}});
   const Words told = {"Slurm gives this task 1 CPU for 2 workers: add --cpus-per-task=N to srun"};
-  CHECK(warnings(first, 1, {}) == told);
-  CHECK(warnings(first, 1, {"--standalone", "--nproc_per_node=2"}) == told);
-  CHECK(warnings(first, 2, {}).empty());
+  CHECK(warnings(kFirst, 1, {}) == told);
+  CHECK(warnings(kFirst, 1, {"--standalone", "--nproc_per_node=2"}) == told);
+  CHECK(warnings(kFirst, 2, {}).empty());
   CHECK(warnings(kStep, 1, {}).empty());
   CHECK(warnings({}, 1, {"--nproc_per_node=2"}).empty());
 }
