@@ -214,6 +214,7 @@ int Launch(LaunchConfig config, Environment environment) {
 
 int LaunchProgram(LaunchConfig config, const Program& program, Environment environment) {
   const ProcessBaseline recorded = RecordBaseline();
+  if (environment.etcd_password || !config.rendezvous_options.etcd.key_file.empty()) LeaveNoCore();
   absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
       IdentityOf(config.trust, environment.token);
   if (absl::Status status = UseNetwork(config, environment); !status.ok()) {

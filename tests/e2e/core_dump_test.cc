@@ -91,6 +91,18 @@ TEST_CASE("core dumps: agent and guardian leave none, workers as many as their u
   }
 }
 
+TEST_CASE("core dumps: an agent that has etcd's password leaves none") {
+  Job job;
+  const Node agent = job.RunProgram(
+      Limited({Runfile("ddprun"), "--nnodes=2", "--rdzv_id=core", "--rdzv_backend=etcd",
+               "--rdzv_endpoint=127.0.0.1:1", "--rdzv_conf=user=me", "/bin/true"}),
+      {.env = {{"DDPRUN_ETCD_PASSWORD", "secret"}}});
+  REQUIRE_MESSAGE(agent->WaitForErr("127.0.0.1:1"), agent->Describe());
+  CHECK(CoreLimit(agent->pid()) == "1");
+  agent->Signal(SIGTERM);
+  CHECK_MESSAGE(agent->Wait() == 143, agent->Describe());
+}
+
 TEST_CASE("core dumps: a coordinator and who asks it leave none") {
   Job job;
   for (const Strings& secret : Secrets(job)) {
