@@ -221,14 +221,16 @@ void Agent::Do(const DrainLogs& action) {
         const bool is_all_written = is_drained.value_or(false);
         if (!workers_files_.is_idle()) return Feed(LogsDrained{false});
         // Removes the folders without files.
-        workers_files_.Ask<bool>(
+        workers_files_.Ask<std::string>(
             "folders", setup_.config.log_dir, kCleanUpTimeout,
             [this] {
+              std::string warning = logs_.TakeLossWarning();  // of what was written since
               logs_.Finish(Duration{0});
-              return true;
+              return warning;
             },
-            [this, is_all_written](std::optional<bool> is_done) {
-              Feed(LogsDrained{is_all_written && is_done});
+            [this, is_all_written](const std::optional<std::string>& warning) {
+              if (warning && !warning->empty()) Say(*warning);
+              Feed(LogsDrained{is_all_written && warning});
             });
       });
 }
@@ -240,16 +242,17 @@ void Agent::Do(const ExitAgent& action) {
                        last_steps_.is_idle() && (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
-  const std::string file = logs_.busy_file(kLastPatience);
+  const std::string file = logs_.busy_file(Duration{0});
   if (file.empty()) _exit(exit_code_);
+  const bool answers = logs_.busy_file(kLastPatience).empty();
   past_logs_ = std::make_unique<FileThread>(io_);  // the log thread is not waited for any more
   past_logs_->Ask<bool>(
       "past the logs", "", kPastLogsTimeout,
-      [file] {
+      [file, answers] {
         ConsoleSink console(STDERR_FILENO);
-        console.AppendMessage(absl::StrCat("ddprun: ending before all was written to ",
-                                           EscapeControl(file),
-                                           ": its file system does not answer"));
+        console.AppendMessage(absl::StrCat(
+            "ddprun: ending before all was written to ", EscapeControl(file),
+            answers ? ": its file system is too slow" : ": its file system does not answer"));
         console.Flush(SteadyNow());
         return true;
       },

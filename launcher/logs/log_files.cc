@@ -32,7 +32,9 @@ void LogFiles::End() {
 void LogFiles::Write(const std::shared_ptr<File>& file, std::string_view bytes) {
   if (bytes.empty()) return;
   std::unique_lock<std::mutex> lock(mutex_);
-  const auto has_room = [&] { return queued_bytes_ + bytes.size() + sizeof(Task) <= kCapacity; };
+  const auto has_room = [&] {
+    return tasks_.empty() || queued_bytes_ + bytes.size() + sizeof(Task) <= kCapacity;
+  };
   while (!has_room() && SteadyNow() < busy_since_ + kPatience) {
     changed_.wait_until(lock, ToSteady(busy_since_ + kPatience));
   }
@@ -62,7 +64,10 @@ LogFiles::Losses LogFiles::losses() const {
 
 LogFiles::Break LogFiles::TakeBreak() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(untold_break_, {});
+  if (untold_breaks_.empty()) return {};
+  Break first = std::move(untold_breaks_.front());
+  untold_breaks_.pop_front();
+  return first;
 }
 
 std::string LogFiles::busy_file(Duration at_least) const {
@@ -86,7 +91,7 @@ void LogFiles::Push(Task task) {
 void LogFiles::NoteLoss(const File& file, uint64_t lines, int error) {
   losses_.lines += lines;
   losses_.error = error;
-  if (untold_break_.error == 0) untold_break_ = {file.path, error};
+  if (errors_.insert(error).second) untold_breaks_.push_back({file.path, error});
 }
 
 void LogFiles::NoteProgress() {
@@ -108,7 +113,7 @@ void LogFiles::Run() {
     tasks_.pop_front();
     NoteProgress();
     const bool is_awaited = tasks_.empty() && std::exchange(is_idle_awaited_, false);
-    if (is_awaited || untold_break_.error != 0) wake_();
+    if (is_awaited || !untold_breaks_.empty()) wake_();
     changed_.notify_one();  // only one of the two ever waits: there is nothing, or too much
   }
 }

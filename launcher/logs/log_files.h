@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -64,7 +65,7 @@ class LogFiles {
 
   bool is_idle();
   Losses losses() const;
-  // The first file that took less than it got since this was asked last.
+  // The first file that took less than it got, once for each kind of error.
   Break TakeBreak();
   // The file in which the thread has been for `at_least` now; "": none.
   std::string busy_file(Duration at_least) const;
@@ -100,7 +101,8 @@ class LogFiles {
   bool is_idle_awaited_ = false;
   bool is_ending_ = false;
   Losses losses_;
-  Break untold_break_;
+  std::set<int> errors_;             // all kinds so far
+  std::deque<Break> untold_breaks_;  // of these
 
   std::thread thread_;
 };

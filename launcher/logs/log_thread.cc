@@ -199,10 +199,10 @@ void LogThread::TellOfFiles() {
         absl::StrCat("ddprun: waiting for ", EscapeControl(path), ": ", FileErrorText(ETIMEDOUT)));
   }
   const auto [path, error] = files_.TakeBreak();
-  if (error == 0 || std::exchange(told_break_, error) == error) return;
+  if (error == 0) return;
   const bool is_full = error == ENOSPC || error == EDQUOT;
   stderr_.sink.AppendMessage(absl::StrCat(
-      "ddprun: warning: write log file ", path, ": ", FileErrorText(error),
+      "ddprun: warning: write log file ", EscapeControl(path), ": ", FileErrorText(error),
       "; the workers go on, and lines are missing there, as in other files that have no room: ",
       is_full ? "make room, or " : "", "choose another place with --log_dir"));
 }

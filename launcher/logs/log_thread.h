@@ -151,7 +151,6 @@ class LogThread {
   Output stderr_;
   std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
-  int told_break_ = 0;  // errno of the write that was told last
   bool has_told_busy_ = false;
   std::map<int, TimePoint> written_at_;  // what came last, by local rank
   std::map<int, TailBuffer> tails_;      // of stderr, by local rank
