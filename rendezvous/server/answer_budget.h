@@ -11,18 +11,21 @@
 namespace ddprun::rendezvous {
 
 // Of all streams together: each of those who ask gets a copy of what the nodes have said, and a
-// question of a few bytes may bring megabytes. Thread-safe.
+// question of a few bytes may bring megabytes. One of them at a time may go beyond it, so that who
+// asks alone hears a job of any size. Thread-safe.
 class AnswerBudget {
  public:
   explicit AnswerBudget(size_t bytes) : left_(bytes) {}
 
-  // False, and nothing is taken, where there is less.
-  bool Take(size_t bytes);
-  void GiveBack(size_t bytes);
+  enum class Taken { kNothing, kWithin, kBeyond };
+  Taken Take(const void* asker, size_t bytes);
+  void GiveBack(Taken taken, size_t bytes);
 
  private:
   std::mutex mutex_;
   size_t left_;
+  const void* beyond_ = nullptr;  // the asker who is beyond it
+  size_t beyond_bytes_ = 0;       // which are its own
 };
 
 // What a part of the answers takes of a budget, until it is destroyed.
@@ -30,7 +33,8 @@ class AnswerCharge {
  public:
   AnswerCharge() = default;
   // Where there is no room the nodes in `part` become silent ones, as if they had not answered.
-  AnswerCharge(const std::shared_ptr<AnswerBudget>& budget, v1::Answers& part);
+  // `asker` is compared and not used.
+  AnswerCharge(const std::shared_ptr<AnswerBudget>& budget, const void* asker, v1::Answers& part);
   bool is_empty() const { return taken_.use_count() == 0; }
 
  private:

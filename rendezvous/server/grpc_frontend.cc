@@ -184,7 +184,7 @@ class AttachStream final : public AttachReactor, public Session {
       return;
     }
     AnswerCharge charge;
-    if (is_answer) charge = AnswerCharge(budget_, *message.mutable_answers());
+    if (is_answer) charge = AnswerCharge(budget_, this, *message.mutable_answers());
     queue.push_back({std::move(message), std::move(charge)});
     Pump();
   }

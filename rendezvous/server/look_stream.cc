@@ -71,7 +71,7 @@ void LookStream::Send(TimePoint now, const Stamp&, const Action& action) {
   AnswersToProto(*given, now, message);
   const std::lock_guard lock(mutex_);
   if (finish_) return;
-  AnswerCharge charge(budget_, message);
+  AnswerCharge charge(budget_, this, message);
   outgoing_.emplace_back(std::move(message), std::move(charge));
   if (given->is_last) finish_ = grpc::Status::OK;
   Pump();

@@ -27,7 +27,8 @@ class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Se
   // More at a time are refused: whoever reaches the port may ask.
   static constexpr int kMaxCalls = 32;
   static constexpr int64_t kLimitMs = 15000;
-  // What all of them may hold. A node of two ranks answers with 5 to 10 KB.
+  // What all of them may hold, and one of them beyond it. A node of two ranks answers with 5 to
+  // 10 KB.
   static constexpr size_t kBudgetBytes = size_t{32} << 20;
 
   // `calls`: how many are under way, this one not among them yet.

@@ -30,13 +30,13 @@ constexpr uint64_t kFirstClient = 2;
 constexpr int kAcceptsPerEvent = 64;
 constexpr std::chrono::seconds kStalledCheck{1};
 constexpr size_t kReceiveBytes = 64 << 10;
-constexpr size_t kMaxReserve = 1024;
+constexpr size_t kMaxReserve = 512;
 
 size_t ConnectionsThatFit() {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return kMaxReserve;
   const auto most = static_cast<size_t>(files.rlim_cur);
-  return most - std::min(most / 4, kMaxReserve);
+  return most - std::min(most / 8, kMaxReserve);
 }
 
 }  // namespace
@@ -91,6 +91,7 @@ void StoreServer::Close() {
   users_.reset();
   adopted_.clear();
   new_listeners_.clear();
+  unserved_.clear();
   connections_.clear();
   open_ = 0;
 }
@@ -170,7 +171,8 @@ void StoreServer::RunTimers() {
   while (!ungreeted_.empty() && ungreeted_.front().first <= now_) DropOldestUngreeted();
   if (resume_accept_at_ && *resume_accept_at_ <= now_) {
     resume_accept_at_.reset();
-    WatchListeners();
+    ServeUnserved();
+    if (!resume_accept_at_) WatchListeners();
   }
   if (check_stalled_at_ <= now_) {
     check_stalled_at_ = now_ + kStalledCheck;
@@ -191,9 +193,20 @@ void StoreServer::TakeAdopted() {
     if (!resume_accept_at_) Watch(fd.get(), kListenerTag);
     listeners_.push_back(std::move(fd));
   }
-  for (UniqueFd& fd : connections) {
-    if (MakeRoom(0)) Add(std::move(fd));
+  for (UniqueFd& fd : connections) unserved_.push_back(std::move(fd));
+  if (!resume_accept_at_) ServeUnserved();
+  while (unserved_.size() > kMaxUnserved) unserved_.pop_back();
+}
+
+void StoreServer::ServeUnserved() {
+  // They have had no time to greet: none of them makes room for the next.
+  std::vector<UniqueFd> served;
+  while (!unserved_.empty() && MakeRoom(served.size())) {
+    served.push_back(std::move(unserved_.front()));
+    unserved_.pop_front();
   }
+  for (UniqueFd& fd : served) Add(std::move(fd));
+  if (!unserved_.empty()) Rest();
 }
 
 void StoreServer::WatchListeners() {
@@ -204,10 +217,6 @@ void StoreServer::AcceptSome(const UniqueFd& listener) {
   if (resume_accept_at_) return;  // another listener had to rest in this turn
   std::vector<UniqueFd> accepted;
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
-    if (!MakeRoom(accepted.size())) {
-      Rest();
-      break;
-    }
     UniqueFd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.is_open()) {
       HandleAcceptError();  // before these count as silent: they have had no time to greet
@@ -217,6 +226,11 @@ void StoreServer::AcceptSome(const UniqueFd& listener) {
     if (users_ && users_->IsOfOthers(fd.get())) {
       ++dropped_users_;
       continue;
+    }
+    if (!MakeRoom(accepted.size())) {
+      unserved_.push_back(std::move(fd));
+      Rest();
+      break;
     }
     accepted.push_back(std::move(fd));
   }
@@ -248,8 +262,8 @@ void StoreServer::Rest() {
 }
 
 bool StoreServer::MakeRoom(size_t coming) {
-  const bool is_over = connections_.size() + coming > max_connections_;
-  return !is_over || DropOldestUngreeted() || DropOldestIdle();
+  const bool has_room = connections_.size() + coming < max_connections_;
+  return has_room || DropOldestUngreeted() || DropOldestIdle();
 }
 
 bool StoreServer::DropOldestUngreeted() {
@@ -271,7 +285,7 @@ bool StoreServer::DropOldestIdle() {
   for (const auto& [client, connection] : connections_) {
     const StoreSession& session = connection.session;
     const bool is_idle = session.is_validated && !session.has_asked &&
-                         connection.last_progress + options_.greeting_timeout <= now_;
+                         connection.last_progress + options_.idle_timeout <= now_;
     if (is_idle) oldest = std::min(oldest.value_or(client), client);
   }
   if (!oldest) return false;

@@ -43,15 +43,16 @@ class StoreServer {
 
   // How long accept rests when this process has no descriptor left: without a rest it would spin.
   static constexpr std::chrono::milliseconds kAcceptRest{100};
+  // Of the connections that others accepted: more than so many do not wait for room.
+  static constexpr size_t kMaxUnserved = 64;
 
   struct Options {
     Bind bind = Bind::kLoopback;
     uint16_t port = 0;  // 0: the kernel chooses.
     StoreLimits limits;
-    // Where there are more, further ones wait until others close; those that have greeted, have
-    // asked for nothing and are silent for greeting_timeout are closed for them. 0: as many as this
-    // process may have open files, but a quarter of these, at most 1,024, which its agent needs
-    // itself.
+    // Where there are as many, further ones wait until others close; those that have greeted, have
+    // asked for nothing and are silent for idle_timeout are closed for them. 0: as many as this
+    // process may have open files, but an eighth of these, at most 512, which its agent needs.
     size_t max_connections = 0;
     // Bound on keys, values and parked waits. What exceeds it closes the connection.
     size_t max_store_bytes = size_t{1} << 30;
@@ -60,6 +61,7 @@ class StoreServer {
     size_t max_transit_bytes = size_t{256} << 20;
     // A connection that has not said VALIDATE by then is dropped.
     std::chrono::milliseconds greeting_timeout{5000};
+    std::chrono::milliseconds idle_timeout{5000};
     // When half of max_transit_bytes is in use, those who hold some of it and have neither sent
     // nor taken a byte for so long are dropped.
     std::chrono::milliseconds stalled_timeout{5000};
@@ -125,9 +127,9 @@ class StoreServer {
   void AcceptSome(const UniqueFd& listener);
   void HandleAcceptError();
   void Rest();
-  // Whether one more may come, beside `coming`. False where there is one too many already, and none
-  // that may be closed.
+  // Whether one more may be served, beside `coming`; for it another may be closed.
   bool MakeRoom(size_t coming);
+  void ServeUnserved();
   bool DropOldestUngreeted();
   bool DropOldestIdle();
   void Add(UniqueFd fd);
@@ -170,6 +172,7 @@ class StoreServer {
 
   // The thread's own.
   std::vector<UniqueFd> listeners_;
+  std::deque<UniqueFd> unserved_;   // for room, at most kMaxUnserved, while accept rests
   std::optional<PeerUsers> users_;  // on loopback
   KvStore store_;
   size_t transit_bytes_ = 0;
