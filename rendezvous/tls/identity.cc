@@ -45,43 +45,10 @@ bool DeriveKey(std::string_view token, std::array<uint8_t, 32>& key) {
          EVP_PKEY_derive(hkdf.get(), key.data(), &size) > 0 && size == key.size();
 }
 
-std::string NameIn(X509_NAME* subject) {
+std::string NameOf(X509* certificate) {
   char name[256] = "";
-  X509_NAME_get_text_by_NID(subject, NID_commonName, name, sizeof name);
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
   return EscapeControl(name);
-}
-
-// What X509_V_FLAG_CRL_CHECK finds amiss: an authority that publishes no list, or whose list is not
-// in the file, has revoked nobody.
-int AllowNoList(int is_well, X509_STORE_CTX* judge) {
-  if (is_well == 1 || X509_STORE_CTX_get_error(judge) != X509_V_ERR_UNABLE_TO_GET_CRL) {
-    return is_well;
-  }
-  X509_STORE_CTX_set_error(judge, X509_V_OK);
-  return 1;
-}
-
-// That of an authority which this machine's own certificate does not come from, too.
-absl::Status CheckLists(const std::string& ca, SSL_CTX* context) {
-  const STACK_OF(X509_OBJECT)* all = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
-  for (int i = 0; i < sk_X509_OBJECT_num(all); ++i) {
-    const X509_CRL* list = X509_OBJECT_get0_X509_CRL(sk_X509_OBJECT_value(all, i));
-    if (list == nullptr) continue;
-    const ASN1_TIME* from = X509_CRL_get0_lastUpdate(list);
-    const ASN1_TIME* until = X509_CRL_get0_nextUpdate(list);  // null: for ever
-    const std::string which = absl::StrCat("the list of revoked certificates of \"",
-                                           NameIn(X509_CRL_get_issuer(list)), "\"");
-    if (X509_cmp_current_time(from) > 0) {
-      return BadFile(ca, absl::StrCat(which, " is not valid before ", DateText(from),
-                                      "; is this machine's clock right?"));
-    }
-    if (until != nullptr && X509_cmp_current_time(until) < 0) {
-      return BadFile(ca, absl::StrCat(which, " was valid until ", DateText(until),
-                                      ", and nobody of that authority would be believed; put its "
-                                      "newest list there"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 // Whether this machine would believe its own certificate, as the job's other machines, which have
@@ -118,12 +85,10 @@ absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context)
       break;
   }
   X509* at = X509_STORE_CTX_get_current_cert(judge.get());
-  return BadFile(
-      files.cert,
-      absl::StrCat(
-          "other nodes would refuse it, by what is in ", ca, ": ",
-          X509_verify_cert_error_string(error),
-          at == nullptr ? "" : absl::StrCat(" (\"", NameIn(X509_get_subject_name(at)), "\")")));
+  return BadFile(files.cert,
+                 absl::StrCat("other nodes would refuse it, by what is in ", ca, ": ",
+                              X509_verify_cert_error_string(error),
+                              at == nullptr ? "" : absl::StrCat(" (\"", NameOf(at), "\")")));
 }
 
 }  // namespace
@@ -177,14 +142,9 @@ absl::Status TlsIdentity::ReadPem(const PemFiles& files) {
   // One certificate serves for both ends of a connection.
   SSL_CTX_set_purpose(context_, X509_PURPOSE_ANY);
   // An intermediate authority, for the nodes of this job alone, is believed without its own, whose
-  // others would be believed, too. Lists of revoked certificates are obeyed where the file has
-  // them.
-  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN |
-                                                                X509_V_FLAG_CRL_CHECK |
-                                                                X509_V_FLAG_CRL_CHECK_ALL);
-  X509_STORE_set_verify_cb(SSL_CTX_get_cert_store(context_), AllowNoList);
-  status = CheckLists(files.ca, context_);
-  return status.ok() ? CheckBelieved(files, context_) : status;
+  // others would be believed, too.
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
+  return CheckBelieved(files, context_);
 }
 
 SSL_SESSION* TlsIdentity::NewSession(SSL* ssl) const {

@@ -24,16 +24,13 @@ class TlsIdentity {
   struct PemFiles {
     std::string cert;  // of this machine, and those between it and the authority
     std::string key;   // of `cert`, without a password
-    // The authorities that sign the job's certificates, and nobody else's, and lists of those that
-    // they have revoked, which are obeyed.
-    std::string ca;
+    std::string ca;    // the authorities that sign the job's certificates, and nobody else's
   };
 
   // INTERNAL: OpenSSL does not do what it does everywhere.
   static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfToken(std::string_view token);
   // INVALID_ARGUMENT names the file, and what is wrong with it: not to be read, no PEM, another
-  // certificate's key, a certificate or a list that is not valid today, or a certificate that `ca`
-  // does not vouch for.
+  // certificate's key, a certificate that is not valid today, or that `ca` does not vouch for.
   static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfPem(const PemFiles& files);
   ~TlsIdentity();
   TlsIdentity(const TlsIdentity&) = delete;

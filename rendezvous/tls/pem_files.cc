@@ -22,6 +22,14 @@ namespace {
 // A key with a password is refused, and nobody is asked for it on the terminal.
 int RefusePassword(char*, int, int, void*) { return -1; }
 
+std::string DateText(const ASN1_TIME* date) {
+  tm parts{};
+  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
+
 absl::Status CheckReadable(const std::string& file) {
   struct stat found;
   if (stat(file.c_str(), &found) != 0) return BadFile(file, std::strerror(errno));
@@ -65,14 +73,6 @@ std::string ShortKeyText(const std::string& file) {
 }
 
 }  // namespace
-
-std::string DateText(const ASN1_TIME* date) {
-  tm parts{};
-  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
-}
 
 absl::Status BadFile(const std::string& file, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(EscapeControl(file), ": ", why));
@@ -119,13 +119,19 @@ absl::Status UseAuthorities(SSL_CTX* context, const std::string& ca) {
   if (SSL_CTX_load_verify_file(context, ca.c_str()) != 1) {
     return BadFile(ca, PemTrouble(ca, PemKind::kCertificate));
   }
-  // A list of revoked certificates is taken, too (TlsIdentity obeys it).
-  X509_STORE* store = SSL_CTX_get_cert_store(context);
-  for (int i = 0; i < sk_X509_OBJECT_num(X509_STORE_get0_objects(store)); ++i) {
-    const X509_OBJECT* object = sk_X509_OBJECT_value(X509_STORE_get0_objects(store), i);
-    if (X509_OBJECT_get_type(object) == X509_LU_X509) return absl::OkStatus();
+  // OpenSSL takes lists of revoked certificates, too, and does not look into them.
+  bool has_authority = false, has_list = false;
+  const STACK_OF(X509_OBJECT)* held = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context));
+  for (int i = 0; i < sk_X509_OBJECT_num(held); ++i) {
+    const int type = X509_OBJECT_get_type(sk_X509_OBJECT_value(held, i));
+    has_authority |= type == X509_LU_X509;
+    has_list |= type == X509_LU_CRL;
   }
-  return BadFile(ca, PemTrouble(ca, PemKind::kCertificate));
+  if (!has_authority) return BadFile(ca, PemTrouble(ca, PemKind::kCertificate));
+  if (!has_list) return absl::OkStatus();
+  return BadFile(ca,
+                 "it holds a list of revoked certificates, and such lists are not obeyed here: "
+                 "take it out, and name an authority that signs for this job's nodes alone");
 }
 
 absl::Status CheckPemFiles(const std::string& cert, const std::string& key, const std::string& ca) {

@@ -108,27 +108,18 @@ Certificate MakeSha1Certificate(const Certificate& authority) {
               Key(EVP_EC_gen("P-256")), EVP_sha1());
 }
 
-std::string MakeRevocationList(const Certificate& authority,
-                               const std::vector<Certificate>& revoked, long from_s, long until_s) {
-  using Time = std::unique_ptr<ASN1_TIME, Deleter<ASN1_TIME_free>>;
-  const X509Owner issuer(
-      PEM_read_bio_X509(Over(authority.certificate).get(), nullptr, nullptr, nullptr));
+std::string MakeRevocationList(const Certificate& authority) {
+  const std::unique_ptr<X509, void (*)(X509*)> issuer(
+      PEM_read_bio_X509(Over(authority.certificate).get(), nullptr, nullptr, nullptr), X509_free);
   const Key key(PEM_read_bio_PrivateKey(Over(authority.key).get(), nullptr, nullptr, nullptr));
-  const std::unique_ptr<X509_CRL, Deleter<X509_CRL_free>> list(X509_CRL_new());
-  const Time from(X509_gmtime_adj(nullptr, from_s)), until(X509_gmtime_adj(nullptr, until_s));
-  DDP_CHECK(issuer != nullptr && X509_CRL_set_version(list.get(), X509_CRL_VERSION_2) == 1 &&
-            X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(issuer.get())) == 1 &&
-            X509_CRL_set1_lastUpdate(list.get(), from.get()) == 1 &&
-            X509_CRL_set1_nextUpdate(list.get(), until.get()) == 1);
-  for (const Certificate& one : revoked) {
-    const X509Owner gone(PEM_read_bio_X509(Over(one.certificate).get(), nullptr, nullptr, nullptr));
-    X509_REVOKED* entry = X509_REVOKED_new();
-    DDP_CHECK(X509_REVOKED_set_serialNumber(entry, X509_get_serialNumber(gone.get())) == 1 &&
-              X509_REVOKED_set_revocationDate(entry, from.get()) == 1 &&
-              X509_CRL_add0_revoked(list.get(), entry) == 1);
-  }
+  const std::unique_ptr<X509_CRL, void (*)(X509_CRL*)> list(X509_CRL_new(), X509_CRL_free);
+  const std::unique_ptr<ASN1_TIME, void (*)(ASN1_TIME*)> now(X509_gmtime_adj(nullptr, 0),
+                                                             ASN1_TIME_free);
   const Memory text(BIO_new(BIO_s_mem()));
-  DDP_CHECK(X509_CRL_sign(list.get(), key.get(), EVP_sha256()) > 0 &&
+  DDP_CHECK(issuer != nullptr &&
+            X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(issuer.get())) == 1 &&
+            X509_CRL_set1_lastUpdate(list.get(), now.get()) == 1 &&
+            X509_CRL_sign(list.get(), key.get(), EVP_sha256()) > 0 &&
             PEM_write_bio_X509_CRL(text.get(), list.get()) == 1);
   return TextIn(text);
 }

@@ -3,7 +3,6 @@
 #define DDPRUN_TESTS_SUPPORT_CERTIFICATES_H_
 
 #include <string>
-#include <vector>
 
 namespace ddprun::testing {
 
@@ -25,11 +24,8 @@ std::string WithPassword(const std::string& key, const std::string& password);
 Certificate MakeRsaCertificate(const Certificate& authority, int bits);
 // One that `authority` has signed with SHA-1, as nobody should any more.
 Certificate MakeSha1Certificate(const Certificate& authority);
-// A list of the certificates that `authority` has revoked, in PEM, valid between these seconds from
-// now.
-std::string MakeRevocationList(const Certificate& authority,
-                               const std::vector<Certificate>& revoked = {}, long from_s = -60,
-                               long until_s = 3600);
+// A list of the certificates that `authority` has revoked, which are none, in PEM.
+std::string MakeRevocationList(const Certificate& authority);
 
 }  // namespace ddprun::testing
 
