@@ -215,8 +215,15 @@ TEST_CASE("floods: answers that nobody reads are as many as may wait, whoever as
     }
     REQUIRE(SendAll(connections.back().get(), questions));
   }
-  const size_t most = SettledBytes(before);
-  CHECK_MESSAGE(most - before > kMegabyte * 10, "nothing was asked");
+  // On a loaded machine the first answers are late.
+  constexpr size_t kLeast = 10 * kMegabyte;
+  const TimePoint until = SteadyNow() + kFloodLimit;
+  size_t most = before;
+  for (; most - before <= kLeast && SteadyNow() < until; poll(nullptr, 0, 10)) {
+    most = std::max(most, ResidentBytes());
+  }
+  CHECK_MESSAGE(most - before > kLeast, "nothing was asked");
+  most = SettledBytes(most);
   CHECK_MESSAGE(most - before < allowed, "it cost ", (most - before) / kMegabyte, " MB");
 }
 
