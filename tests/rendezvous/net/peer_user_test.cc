@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/listening_socket.h"
@@ -30,6 +31,14 @@ bool IsHere(const Sources& sources) {
                                : access("/proc/net/tcp", R_OK) == 0;
 }
 
+std::vector<Sources> SourcesHere() {
+  std::vector<Sources> here;
+  for (const Sources& sources : {kSockDiag, kTables}) {
+    if (IsHere(sources)) here.push_back(sources);
+  }
+  return here;
+}
+
 // Both ends of a connection over loopback; the first is `user`'s.
 struct Connection {
   explicit Connection(uid_t user, const char* at = "127.0.0.1", const char* to = "127.0.0.1") {
@@ -47,9 +56,10 @@ struct Connection {
 };
 
 TEST_CASE("peer user: the kernel tells who is at the other end of a connection here") {
-  for (const Sources& sources : {kSockDiag, kTables}) {
+  const std::vector<Sources> here = SourcesHere();
+  if (here.empty()) return testing::SkipTest("the kernel tells of nobody here");
+  for (const Sources& sources : here) {
     CAPTURE(sources.has_sock_diag);
-    if (!IsHere(sources)) return testing::SkipTest("no such source here");
     for (const auto& [at, to] : {std::pair("127.0.0.1", "127.0.0.1"),
                                  {"::1", "::1"},
                                  {"", "127.0.0.1"},
@@ -58,18 +68,20 @@ TEST_CASE("peer user: the kernel tells who is at the other end of a connection h
       const Connection own(geteuid(), at, to);
       CHECK(PeerUsers(sources).UserOf(own.ours.get()) == geteuid());
       CHECK_FALSE(PeerUsers(sources).IsOfOthers(own.ours.get()));
-      if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
+      if (geteuid() != 0) continue;
       const Connection others(65534, at, to);
       CHECK(PeerUsers(sources).UserOf(others.ours.get()) == 65534);
       CHECK(PeerUsers(sources).IsOfOthers(others.ours.get()));
     }
   }
+  if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
 }
 
 TEST_CASE("peer user: the kernel tells whose a socket is that listens here") {
-  for (const Sources& sources : {kSockDiag, kTables}) {
+  const std::vector<Sources> here = SourcesHere();
+  if (here.empty()) return testing::SkipTest("the kernel tells of nobody here");
+  for (const Sources& sources : here) {
     CAPTURE(sources.has_sock_diag);
-    if (!IsHere(sources)) return testing::SkipTest("no such source here");
     for (const char* host : {"127.0.0.1", "::1", "", "0.0.0.0"}) {
       CAPTURE(host);
       auto own = ListenOn(host, 0);
@@ -79,20 +91,22 @@ TEST_CASE("peer user: the kernel tells whose a socket is that listens here") {
       own->Reset();
       CHECK_FALSE(PeerUsers(sources).ListenerAt(*at));
     }
-    if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
+    if (geteuid() != 0) continue;
     syscall(SYS_setfsuid, 65534);
     auto others = ListenOn("127.0.0.1", 0);
     syscall(SYS_setfsuid, geteuid());
     REQUIRE(others.ok());
     CHECK(PeerUsers(sources).ListenerAt(LocalAddress(others->get())) == 65534);
   }
+  if (geteuid() != 0) return testing::SkipTest("only root makes sockets for other users");
 }
 
 // The kernel would call it root's.
 TEST_CASE("peer user: an end that has been closed is nobody's") {
-  for (const Sources& sources : {kSockDiag, kTables}) {
+  const std::vector<Sources> here = SourcesHere();
+  if (here.empty()) return testing::SkipTest("the kernel tells of nobody here");
+  for (const Sources& sources : here) {
     CAPTURE(sources.has_sock_diag);
-    if (!IsHere(sources)) return testing::SkipTest("no such source here");
     Connection closed(geteuid());
     REQUIRE(send(closed.theirs.get(), "words", 5, 0) == 5);
     closed.theirs.Reset();
@@ -104,9 +118,10 @@ TEST_CASE("peer user: an end that has been closed is nobody's") {
 }
 
 TEST_CASE("peer user: an end that nobody has accepted yet is nobody's") {
-  for (const Sources& sources : {kSockDiag, kTables}) {
+  const std::vector<Sources> here = SourcesHere();
+  if (here.empty()) return testing::SkipTest("the kernel tells of nobody here");
+  for (const Sources& sources : here) {
     CAPTURE(sources.has_sock_diag);
-    if (!IsHere(sources)) return testing::SkipTest("no such source here");
     auto door = ListenOn("127.0.0.1", 0);
     REQUIRE(door.ok());
     const SocketAddress place = LocalAddress(door->get());
@@ -125,9 +140,10 @@ TEST_CASE("peer user: where nothing tells of anybody everybody passes, and it ca
 }
 
 TEST_CASE("peer user: without a descriptor nobody unknown passes, and with one users are told") {
-  for (const Sources& sources : {kSockDiag, kTables}) {
+  const std::vector<Sources> here = SourcesHere();
+  if (here.empty()) return testing::SkipTest("the kernel tells of nobody here");
+  for (const Sources& sources : here) {
     CAPTURE(sources.has_sock_diag);
-    if (!IsHere(sources)) return testing::SkipTest("no such source here");
     const Connection own(geteuid());
     std::optional<PeerUsers> users;
     {
