@@ -54,8 +54,9 @@ class HealthyJob {
   // Every node ends well, and so does the job.
   void Finish() {
     for (uint64_t i = 0; i < nodes_; ++i) {
-      job_.Feed(FirstWorkerSucceeded{.stamp = job_.node(Name(i)).stamp()});
-      job_.Feed(WorkersSucceeded{job_.node(Name(i)).stamp()});
+      const FakeNode& node = job_.node(Name(i));
+      job_.Feed(FirstWorkerSucceeded{.stamp = node.stamp(), .rank = node.first_rank});
+      job_.Feed(WorkersSucceeded{node.stamp()});
     }
   }
 
@@ -116,6 +117,7 @@ class HealthyJob {
     Stamp other = node.stamp();
     other.instance = {99, 99};
     WorkersFailed failed{.stamp = Below(2) == 0 ? old : other, .report = {}};
+    failed.report.rank = node.first_rank;
     failed.report.exit_code = 3;
     job_.Feed(failed);
     job_.Feed(NodeLeft{Stamp{SessionId{100000 + Below(9)}, {}, {}, {}}, "nobody"});

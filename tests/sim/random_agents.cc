@@ -160,9 +160,12 @@ void RandomAgents::Lie(const std::string& name) {
     case 1:
       job_.Feed(WorkersSucceeded{stamp});
       return;
-    case 2:
-      job_.Feed(WorkersFailed{.stamp = stamp, .report = {}, .age = seconds(Below(9999))});
+    case 2: {
+      WorkersFailed failed{.stamp = stamp, .report = {}, .age = seconds(Below(9999))};
+      failed.report.rank = job_.node(name).first_rank;
+      job_.Feed(failed);
       return;
+    }
     case 3:
       job_.Feed(SessionBroken{SessionId{Below(40)}, Below(2) == 0});
       return;
