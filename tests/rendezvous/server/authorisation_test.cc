@@ -108,6 +108,32 @@ TEST_CASE("authorisation: what the machine heeds of a member, a spare, and who h
   }
 }
 
+TEST_CASE("authorisation: once the job is over who has joined may say that it has heard so") {
+  const Policy policy = TestPolicy(1, 1);
+  const Row row{.kind = "verdict_ack",
+                .event = VerdictAcked{},
+                .is_for_strangers = false,
+                .is_for_spares = true,
+                .is_for_members = true};
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  machine.Step(At(0s), Join(policy, "a", kMember));
+  machine.Step(At(1s), Join(policy, "b", kSpare));
+  machine.Step(At(1s), WorkersSucceeded{{SessionId{kMember}, Epoch{1}, Round{1}, kTestJob}});
+  machine.Step(At(1s), Recorded{});
+  REQUIRE(machine.verdict());
+  const auto ignored = [&] {
+    const std::string state = RenderState(machine, At(1s));
+    return std::stoi(state.substr(state.find("ignored=") + 8));
+  };
+  machine.Step(At(1s), Heard(row, kStranger));
+  CHECK(ignored() == 1);
+  machine.Step(At(1s), Heard(row, kMember));
+  CHECK_FALSE(machine.is_finished());
+  machine.Step(At(1s), Heard(row, kSpare));
+  CHECK(machine.is_finished());
+  CHECK(ignored() == 1);
+}
+
 TEST_CASE("authorisation: a stream that begins with anything but a join is ended") {
   const auto coordinator = StartListening(TestPolicy(1, 1));
   for (const Row& row : Table()) {
