@@ -194,7 +194,7 @@ void StoreServer::TakeAdopted() {
     listeners_.push_back(std::move(fd));
   }
   for (UniqueFd& fd : connections) unserved_.push_back(std::move(fd));
-  if (!resume_accept_at_) ServeUnserved();
+  ServeUnserved();  // while accept rests, too: these have their descriptors
   while (unserved_.size() > kMaxUnserved) unserved_.pop_back();
 }
 
