@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -20,7 +21,7 @@ std::string FirstLine(const Subprocess& script) {
 
 TEST_CASE("gpu_kernels: the committed PTX is what its sources give") {
   Subprocess check({Runfile("tools/gpu_kernels"), "--check"});
-  const std::optional<int> status = check.Wait();
+  const std::optional<int> status = check.Wait(std::chrono::minutes(4));
   REQUIRE_MESSAGE(status.has_value(), check.Describe());
   CHECK_MESSAGE((*status == 0 || *status == 3), check.Describe());
   if (*status == 3) return SkipTest(FirstLine(check));
