@@ -15,6 +15,7 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/gpu_probe.h"
 #include "launcher/doctor/gpu_probe_child.h"
+#include "launcher/process/process_baseline.h"
 
 using namespace ddprun::launcher;
 
@@ -22,17 +23,22 @@ namespace {
 
 struct Run {
   const Environment& environment;
+  const ProcessBaseline& baseline;
 
   int operator()(const PrintText& print) const { return Print(print.text); }
   int operator()(const DoctorOptions& doctor) const { return RunDoctor(doctor, environment); }
   int operator()(const CoordinatorOptions& options) const {
-    return RunCoordinator(options, environment);
+    return RunCoordinator(options, environment, baseline);
   }
   int operator()(const BenchOptions& options) const { return RunBench(options, environment); }
   int operator()(const AskOptions& options) const { return RunAsk(options, environment); }
   int operator()(const NewTokenOptions&) const { return PrintNewToken(); }
-  int operator()(CheckOptions& options) const { return RunCheck(std::move(options), environment); }
-  int operator()(LaunchConfig& config) const { return Launch(std::move(config), environment); }
+  int operator()(CheckOptions& options) const {
+    return RunCheck(std::move(options), environment, baseline);
+  }
+  int operator()(LaunchConfig& config) const {
+    return Launch(std::move(config), environment, baseline);
+  }
 };
 
 }  // namespace
@@ -42,8 +48,9 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == kCheckRankArgument) {
     return RunCheckRank({argv + 2, argv + argc});
   }
+  const ProcessBaseline baseline = RecordBaseline();
   const Environment environment = EnvironmentOfThisProcess();
   absl::StatusOr<ParseResult> parsed = ParseCommandLine(argc, argv, environment);
   if (!parsed.ok()) return Complain(parsed.status(), ExitCodeOfStartError(parsed.status()));
-  return std::visit(Run{environment}, *parsed);
+  return std::visit(Run{environment, baseline}, *parsed);
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/process/process_baseline.h"
 #include "rendezvous/base/allowed_cpus.h"
 
 namespace ddprun::launcher {
@@ -44,6 +45,7 @@ bool IsSlurmTask() {
 std::optional<std::string> TakeSecret(const char* name) {
   char* const value = std::getenv(name);
   if (value == nullptr) return std::nullopt;
+  LeaveNoCore();
   std::string secret = value;
   OPENSSL_cleanse(value, secret.size());
   unsetenv(name);

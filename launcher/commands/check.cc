@@ -8,7 +8,7 @@
 
 namespace ddprun::launcher {
 
-int RunCheck(CheckOptions options, Environment environment) {
+int RunCheck(CheckOptions options, Environment environment, const ProcessBaseline& baseline) {
   LaunchConfig& job = options.job;
   job.is_check = true;
   job.hang_timeout = Duration{0};  // every wait of the check has a deadline of its own
@@ -23,7 +23,7 @@ int RunCheck(CheckOptions options, Environment environment) {
                            .argv = {"ddprun", kCheckRankArgument, absl::StrCat(options.tolerance),
                                     options.is_json ? "json" : "text"},
                            .title = "ddprun check"};
-  return LaunchProgram(std::move(job), program, std::move(environment));
+  return LaunchProgram(std::move(job), program, std::move(environment), baseline);
 }
 
 }  // namespace ddprun::launcher

@@ -105,12 +105,12 @@ std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished)
 
 }  // namespace
 
-int RunCoordinator(const CoordinatorOptions& options, const Environment& environment) {
+int RunCoordinator(const CoordinatorOptions& options, const Environment& environment,
+                   ProcessBaseline baseline) {
   absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
       IdentityOf(options.trust, environment.token);
   if (!identity.ok()) return ComplainOfIdentity(identity.status());
   const bool has_secret = *identity != nullptr;
-  ProcessBaseline baseline = RecordBaseline();
   ProtectFromOomKiller(baseline);
   if (absl::Status status = ProvideDescriptors(); !status.ok()) return ComplainOfStart(status);
   // A file system that does not answer is waited for while signals still end this process.

@@ -205,16 +205,16 @@ void SayAtStart(const LaunchConfig& config, const LogLevelChoice& log_level, Log
 
 }  // namespace
 
-int Launch(LaunchConfig config, Environment environment) {
+int Launch(LaunchConfig config, Environment environment, const ProcessBaseline& baseline) {
   const absl::StatusOr<Program> program =
       ResolveProgram(config.program, config.args, config.run_as, environment);
   if (!program.ok()) return Complain(program.status(), ExitCodeOfStartError(program.status()));
-  return LaunchProgram(std::move(config), *program, std::move(environment));
+  return LaunchProgram(std::move(config), *program, std::move(environment), baseline);
 }
 
-int LaunchProgram(LaunchConfig config, const Program& program, Environment environment) {
-  const ProcessBaseline recorded = RecordBaseline();
-  if (environment.etcd_password || !config.rendezvous_options.etcd.key_file.empty()) LeaveNoCore();
+int LaunchProgram(LaunchConfig config, const Program& program, Environment environment,
+                  const ProcessBaseline& recorded) {
+  if (!config.rendezvous_options.etcd.key_file.empty()) LeaveNoCore();
   absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
       IdentityOf(config.trust, environment.token);
   if (absl::Status status = UseNetwork(config, environment); !status.ok()) {

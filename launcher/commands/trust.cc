@@ -156,7 +156,7 @@ std::string NewToken() {
 
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token) {
-  if (!files.cert.empty() || !files.token.empty() || token) LeaveNoCore();
+  if (!files.cert.empty() || !files.token.empty()) LeaveNoCore();
   if (!files.cert.empty()) {
     auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     // Who may read the key may be this node.
@@ -187,6 +187,7 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
 }
 
 int PrintNewToken() {
+  LeaveNoCore();
   struct stat out;
   const bool is_file = fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(out.st_mode);
   // Before there is anything to read.

@@ -14,8 +14,8 @@ namespace ddprun::launcher {
 
 // From the files, or else from `token`, DDPRUN_TOKEN's value, which is refused when it is empty:
 // who sets it wants one. Null: the user gave neither. Waits at most 5 s for a token that comes
-// through a pipe. No error quotes a token. From before there is a secret to read this process
-// leaves no core dump (LeaveNoCore).
+// through a pipe. No error quotes a token. From before a file is read this process leaves no core
+// dump (LeaveNoCore).
 absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(
     const TrustFiles& files, const std::optional<std::string>& token);
 
