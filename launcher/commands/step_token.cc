@@ -45,21 +45,27 @@ bool IsOfCluster(const char* folder) {
   return std::find(kOfClusters.begin(), kOfClusters.end(), type) != kOfClusters.end();
 }
 
-// False: the folder takes no file, or there was no room.
-bool WriteNew(const std::string& file, const std::string& text) {
-  const UniqueFd fd(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.is_open()) return false;
-  return write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-         fsync(fd.get()) == 0;
+// Closed: the folder takes no file, or there was no room.
+UniqueFd WriteNew(const std::string& file, const std::string& text) {
+  UniqueFd fd(open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const auto size = static_cast<ssize_t>(text.size());
+  if (write(fd.get(), text.data(), text.size()) != size || fsync(fd.get()) != 0) fd.Reset();
+  return fd;
 }
 
-// Makes `name` another name of `draft`, unless it is one of another file (EEXIST).
-bool IsLinked(const std::string& draft, const std::string& name) {
-  if (link(draft.c_str(), name.c_str()) == 0) return true;
+// How many names the file has. 0: others have removed it.
+nlink_t NamesOf(const UniqueFd& fd) {
+  struct stat found;
+  return fstat(fd.get(), &found) == 0 ? found.st_nlink : 0;
+}
+
+// Makes `name` another name of the file at `path`, which is open as `fd`, unless it is one of
+// another file (EEXIST).
+bool IsLinked(const UniqueFd& fd, const std::string& path, const std::string& name) {
+  if (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return true;
   // Over NFS the answer may be lost, and the next one says that the name is there (open(2)).
   const int error = errno;
-  struct stat found;
-  if (stat(draft.c_str(), &found) == 0 && found.st_nlink == 2) return true;
+  if (NamesOf(fd) == 2) return true;
   errno = error;
   return false;
 }
@@ -77,16 +83,25 @@ absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& c
   const std::string id(absl::StripPrefix(config.cluster.step, "Slurm step "));
   const std::string run = environment.Get("SLURM_RESTART_COUNT").value_or("0");
   taken->file_ = absl::StrCat(".ddprun-", id, "-", run, ".token");
-  const std::string draft = absl::StrCat(taken->file_, ".", config.cluster.node, ".", getpid());
   const std::string source = "the step's token";
   LeaveNoCore();
+  // Where others may write to the folder, they can neither know this name before nor have another
+  // file taken for ours by it, nor have this node go on without a token because ours has gone.
+  const std::string draft = absl::StrCat(taken->file_, ".", NewToken().substr(0, 16));
+  const UniqueFd fd = WriteNew(draft, NewToken() + "\n");
+  const std::string path = absl::StrCat("/proc/self/fd/", fd.get());
   // As the others will find it: a server may change who owns a file, and who may read it.
-  const bool is_kept =
-      WriteNew(draft, NewToken() + "\n") && ReadTokenFile(draft, source, Links::kRefused).ok();
-  const bool is_first = is_kept && IsLinked(draft, taken->file_);
+  const bool is_kept = fd.is_open() && ReadTokenFile(path, source, Links::kFollowed).ok();
+  const bool is_first = is_kept && IsLinked(fd, path, taken->file_);
   const bool is_second = is_kept && !is_first && errno == EEXIST;
+  const bool is_gone = fd.is_open() && NamesOf(fd) == 0;
   unlink(draft.c_str());
   taken->is_ours_ = is_first;
+  if (is_gone) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        source, " ", draft, ": somebody has removed the file while this node made it; start the ",
+        "step in a folder that others cannot write to, or give a token"));
+  }
   if (!is_first && !is_second) return taken;
   absl::StatusOr<std::string> found = ReadTokenFile(taken->file_, source, Links::kRefused);
   if (!found.ok()) {

@@ -4,14 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "tests/support/files.h"
 #include "tests/support/holds.h"
 #include "tests/support/skip.h"
+#include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -86,6 +90,29 @@ TEST_CASE("step token: a file in its place that others know is refused") {
   testing::WriteFile(kName, kOther, 0600);
   REQUIRE(chown(kName, 65534, 65534) == 0);
   Holds(step.Trouble(), "it belongs to user 65534, who knows what is in it");
+}
+
+// What another member of the group does who may write to the folder.
+TEST_CASE("step token: whoever takes the file away while it is made gets no step without one") {
+  const Step step;
+  std::atomic<bool> is_over = false;
+  std::thread other([&] {
+    while (!is_over) {
+      std::error_code has_gone;
+      for (const auto& file : fs::directory_iterator(".", has_gone)) {
+        if (file.path().filename() != kName) fs::remove(file, has_gone);
+      }
+    }
+  });
+  std::string trouble;
+  CHECK(testing::Eventually([&] {
+    const auto taken = step.Take();
+    if (!taken.ok()) trouble = std::string(taken.status().message());
+    return !taken.ok() || !(*taken)->text();
+  }));
+  is_over = true;
+  other.join();
+  Holds(trouble, "somebody has removed the file while this node made it");
 }
 
 }  // namespace
