@@ -161,6 +161,7 @@ class Checker {
   const Scenario& scenario_;
   const Timeline& timeline_;
   std::vector<std::string> breaches_;
+  uint64_t steps_ = 0;
   Tally tally_;
   std::map<RoundKey, RoundNotes> rounds_;
   std::map<AgentKey, AgentNotes> agents_;

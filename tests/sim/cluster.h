@@ -3,6 +3,7 @@
 #define DDPRUN_TESTS_SIM_CLUSTER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,11 +28,14 @@ struct RunResult {
 
 // Runs the scenario from its start to its end. `is_loud`: prints what happens.
 RunResult RunScenario(const Scenario& scenario, bool is_loud);
+// What an agent hears, when, and what was sent until then.
+using Heard = std::function<void(TimePoint, const rendezvous::RendezvousEvent&, const Traffic&)>;
 
 class Cluster {
  public:
   Cluster(const Scenario& scenario, bool is_loud);
   RunResult Run();
+  void set_heard(const Heard& heard);
 
  private:
   struct Node {
@@ -69,6 +73,7 @@ class Cluster {
   CoordinatorFile file_;
   std::optional<SimEtcd> etcd_;
   std::vector<Node> nodes_;
+  size_t alive_ = 0;        // a node whose agent runs, as far as known
   int waiting_starts_ = 0;  // processes that will be started yet
   // Everything that ever ran: what is under way may still reach it.
   std::vector<std::unique_ptr<SimAgent>> agents_;

@@ -69,6 +69,7 @@ bool Network::CanReach(int node, int host) const {
 
 void Network::SendUp(const StreamPtr& stream, Up up) {
   if (!stream->is_open_at_agent) return;
+  if (up.sequence == 0) ++traffic_.said;
   const Duration delay = Delay(*stream);
   stream->up_free_at =
       std::max(stream->up_free_at, std::max(timeline_.now(), UpClearAt(*stream)) + delay);
@@ -79,6 +80,7 @@ void Network::SendUp(const StreamPtr& stream, Up up) {
 
 void Network::SendDown(const StreamPtr& stream, Down down) {
   if (!stream->is_open_at_coordinator) return;
+  if (down.sequence == 0) ++traffic_.told;
   const Duration delay = Delay(*stream);
   stream->down_free_at =
       std::max(stream->down_free_at, std::max(timeline_.now(), DownClearAt(*stream)) + delay);

@@ -65,6 +65,12 @@ struct Stream {
   Random random{0};
 };
 
+// Messages so far, without heartbeats and their answers.
+struct Traffic {
+  uint64_t said = 0;  // by agents
+  uint64_t told = 0;  // to agents
+};
+
 class Network {
  public:
   Network(const Scenario& scenario, Timeline& timeline)
@@ -78,6 +84,8 @@ class Network {
   // That end closes; the other one hears of it behind what was sent before.
   void CloseAtAgent(const StreamPtr& stream);
   void CloseAtCoordinator(const StreamPtr& stream);
+
+  const Traffic& traffic() const { return traffic_; }
 
   // All its streams.
   void CloseAllOf(const CoordinatorEnd& coordinator);
@@ -119,6 +127,7 @@ class Network {
   Path coordinator_path_;
   std::vector<StreamPtr> streams_;
   uint64_t opened_ = 0;
+  Traffic traffic_;
 };
 
 }  // namespace ddprun::sim

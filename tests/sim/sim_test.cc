@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/sim/cluster.h"
+#include "tests/sim/crowd.h"
 #include "tests/sim/scenario.h"
 #include "tests/sim/seeds.h"
 #include "tests/sim/timeline.h"
@@ -124,6 +125,23 @@ TEST_CASE("sim: with etcd a seed runs alike every time") {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RunResult once = RunScenario(DrawScenario(seed, 0, true), false);
     CHECK(once.hash == RunScenario(DrawScenario(seed, 0, true), false).hash);
+  }
+}
+
+// The times are virtual: no load of this machine is in them.
+TEST_CASE("sim: a job of many nodes keeps them as well, in few messages") {
+  constexpr int kNodes = 600;
+  const CrowdResult crowd = RunCrowd(kNodes);
+  CHECK(crowd.run.breaches.empty());
+  CHECK(crowd.run.tally.rounds == 3);
+  CHECK(crowd.run.tally.losses == 1);
+  CHECK(crowd.run.tally.successes == 1);
+  for (const CrowdPhase& phase : crowd.phases) {
+    CAPTURE(phase.name);
+    CHECK(phase.took > Duration{0});
+    CHECK(phase.took < seconds(3));
+    CHECK(phase.sent.said <= 2 * kNodes);
+    CHECK(phase.sent.told <= 4 * kNodes);
   }
 }
 

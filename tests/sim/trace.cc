@@ -188,6 +188,7 @@ void Trace::AgentHeard(AgentKey key, const rendezvous::RendezvousEvent& event) {
        event.index());
   if (is_loud_) Print(absl::StrCat(NameOf(key), " hears ", RenderHeard(event)));
   checker_.OnAgentHeard(key, event);
+  if (heard_) heard_(event);
 }
 
 void Trace::AgentDid(AgentKey key, const launcher::AgentAction& action) {

@@ -5,7 +5,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
@@ -66,6 +68,10 @@ class Trace {
   void WorkerEnded(AgentKey key, RoundKey round, int rank, int exit_code, EndCause cause);
 
   void Broken(const std::string& what);
+  // Who is to be called with all that agents hear.
+  void set_heard(std::function<void(const rendezvous::RendezvousEvent&)> heard) {
+    heard_ = std::move(heard);
+  }
 
   uint64_t hash() const { return hash_; }
 
@@ -77,6 +83,7 @@ class Trace {
   const Timeline& timeline_;
   Checker& checker_;
   const bool is_loud_;
+  std::function<void(const rendezvous::RendezvousEvent&)> heard_;
   uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
