@@ -1,7 +1,7 @@
-"""How far one coordinator goes: real connections of the product's client over loopback, and the machine alone.
+"""How far one coordinator goes: real connections of the product's client over loopback, the machine alone, and the simulator.
 
 A farm is two processes, the coordinator and all agents (scale/rendezvous_farm.cc), which start no workers. The machine
-(scale/machine_farm.cc) has agents that are only names, in virtual time.
+(scale/machine_farm.cc) has agents that are only names, in virtual time. The simulator (tests/sim) has whole agents in it, and streams.
 """
 
 import json
@@ -15,9 +15,13 @@ from harness import BenchError, Part, Row, build
 FARMS = ((256, 0), (1024, 0), (2048, 0), (4096, 0))
 # Nodes, and how many of them a relay would stand for.
 MACHINES = ((1024, 1), (4096, 1), (16384, 1), (100000, 1), (100000, 64), (100000, 256))
+CROWDS = (1024, 16384, 100000)
+FIGURES = {"cpu_ms": "ms", "virtual_ms": "ms", "messages_a_node": "", "bytes_a_node": "", "said_a_node": "", "told_a_node": "",
+           "heard": "messages", "told": "messages", "kib_a_node": "KiB"}
 IDLE_S = 10
 FAILURES = 3
 LIMIT_S = 240
+CROWD_LIMIT_S = 1200
 
 
 def measure_farm(program, nodes, rate):
@@ -51,14 +55,14 @@ def measure_farm(program, nodes, rate):
             part.end()
 
 
-def measure_machine(program, nodes, width):
-    done = subprocess.run([program, str(nodes), str(width)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=LIMIT_S,
-                          text=True, check=True)
+def measure_phases(command, limit_s):
+    """Figures of a program that prints a line of JSON for each phase of a job."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=limit_s, text=True, check=True)
     for line in done.stdout.splitlines():
         phase = json.loads(line)
-        for what, unit in (("cpu_ms", "ms"), ("virtual_ms", "ms"), ("messages_a_node", ""), ("bytes_a_node", ""),
-                           ("heard", "messages"), ("told", "messages"), ("kib_a_node", "KiB")):
-            yield f"{phase['phase']}: {what}", unit, [phase[what]]
+        for what, unit in FIGURES.items():
+            if what in phase:
+                yield f"{phase['phase']}: {what}", unit, [phase[what]]
 
 
 def scale_case(_scratch, _runs):
@@ -71,10 +75,14 @@ def scale_case(_scratch, _runs):
             rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
         except (BenchError, OSError) as error:
             rows.append(Row(name, "ddprun", "", error=str(error)))
-    for nodes, width in MACHINES:
-        name = f"machine with {nodes} nodes" + (f", {width} a relay" if width > 1 else "")
+    machine = os.path.join(folder, "machine_farm")
+    simulator = os.path.join(build("//tests/sim:sim_main"), "tests/sim/sim_main")
+    alone = [(f"machine with {nodes} nodes" + (f", {width} a relay" if width > 1 else ""), [machine, str(nodes), str(width)],
+              LIMIT_S) for nodes, width in MACHINES]
+    simulated = [(f"simulated job of {nodes} nodes", [simulator, "--crowd", str(nodes)], CROWD_LIMIT_S) for nodes in CROWDS]
+    for name, command, limit_s in alone + simulated:
         try:
-            found = list(measure_machine(os.path.join(folder, "machine_farm"), nodes, width))
+            found = list(measure_phases(command, limit_s))
             rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
         except (subprocess.SubprocessError, OSError) as error:
             rows.append(Row(name, "ddprun", "", error=str(error)))
