@@ -5,7 +5,11 @@ export PYTHONDONTWRITEBYTECODE=1
 
 status=0
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+end() {
+  rm -rf "$scratch"
+  [[ -z ${CGROUPS:-} ]] || find "$CGROUPS" -maxdepth 2 -depth -path "*/ddprun-soaktest-*" -type d -exec rmdir {} +
+}
+trap end EXIT
 export TMPDIR=$scratch
 
 # expect STATUS TEXT DDPRUN OPTION...: soak.py OPTION... with that ddprun ends so and says TEXT.
@@ -26,6 +30,17 @@ wrap() {
   chmod +x "$scratch/$1"
 }
 
+# expect_slope TEXT COUNT: the line of a lane that has COUNT (of i, a number of ten seconds) cgroups.
+expect_slope() {
+  local output
+  output=$(cd tools/soak_program && python3 -c "import ledger
+for line in ledger.slopes('lane', [(10 * i, {'cgroups': $2}) for i in range(50)]): print(line)")
+  if [[ $output != *"$1"* ]]; then
+    printf 'slopes of cgroups: %s: wanted "%s", got:\n%s\n' "$2" "$1" "$output"
+    status=1
+  fi
+}
+
 export DDPRUN=$PWD/ddprun
 wrap leaves <<'END'
 setsid sleep 100 &
@@ -35,6 +50,24 @@ wrap forgets <<'END'
 "$DDPRUN" "$@" || exit 77
 END
 
+# Where agents here make their cgroups; "" where there is no such place.
+CGROUPS=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+[[ -z $CGROUPS ]] || CGROUPS+=$(sed -n 's/^0:://p' /proc/self/cgroup)
+export CGROUPS
+wrap leaves_cgroup <<'END'
+mkdir -p "$CGROUPS/ddprun-soaktest-$$-0/below"
+exec "$DDPRUN" "$@"
+END
+
+expect_slope "cgroups            15       52      (between 15 and 52) +360.0 an hour" "i + 3"
+expect_slope "cgroups             3        3      (between 3 and 3) +0.0 an hour" 3
+if [[ -n $CGROUPS ]] && mkdir "$CGROUPS/ddprun-soaktest" 2>/dev/null; then
+  rmdir "$CGROUPS/ddprun-soaktest"
+  expect 1 "cgroups: left behind: ${CGROUPS%/}/ddprun-soaktest-" "$scratch/leaves_cgroup" --minutes 0.001 --seed 1 --lanes short
+else
+  echo "skipped: no cgroups can be made here"
+fi
+expect 0 "short: all its agents: too few samples" "$DDPRUN" --minutes 0.15 --seed 1 --lanes short
 expect 0 "left behind: 0; invariants broken: 0" "$DDPRUN" --minutes 0.25 --seed 1
 expect 1 "left behind: " "$scratch/leaves" --minutes 0.001 --seed 1 --lanes short
 expect 1 "the agents ended with [77" "$scratch/forgets" --minutes 0.001 --seed 17 --lanes short

@@ -18,7 +18,7 @@ class Ledger:
         self.breaks = []
         self.left = []  # processes, cgroups and folders that outlived their job
         self.recoveries = collections.defaultdict(list)  # of a kind of fault: seconds until all ranks step again
-        self.samples = collections.defaultdict(list)  # of a process: (s, use)
+        self.samples = collections.defaultdict(list)  # of a process or a lane: (s, use)
         self.rounds = 0
         self.steps = 0
 
@@ -71,7 +71,8 @@ class Ledger:
         print("\nshort jobs by their end")
         for kind, count in sorted(self.endings.items()):
             print(f"  {kind:34} {count:5}")
-        print(f"\nwhat agents that nobody killed use, from {WARM_UP_S} s on: first, last, slope an hour")
+        print(f"\nwhat agents that nobody killed use, and the cgroups that all agents have made and not removed, from "
+              f"{WARM_UP_S} s on: first, last, slope an hour")
         for who, samples in sorted(self.samples.items()):
             for line in slopes(who, samples):
                 print(line)
@@ -90,14 +91,15 @@ def quantiles(values):
 
 
 def slopes(who, samples):
-    """Lines for a process: least squares over what is behind the warm-up."""
+    """Lines for a process or a lane: least squares over what is behind the warm-up."""
     warm = [(at, use) for at, use in samples if at >= WARM_UP_S]
     if len(warm) < 10:
         yield f"  {who}: too few samples ({len(warm)})"
         return
-    for what, unit in (("rss_kib", "KiB"), ("descriptors", ""), ("threads", "")):
+    for what in warm[0][1]:
         times = [at for at, _ in warm]
         values = [use[what] for _, use in warm]
+        unit = "KiB" if what == "rss_kib" else ""
         slope = statistics.linear_regression(times, values).slope * 3600
         share = f", {100 * slope / statistics.mean(values):+.2f} %" if what == "rss_kib" else ""
         yield (f"  {who:28} {what:12} {values[0]:8} {values[-1]:8} {unit:4} "

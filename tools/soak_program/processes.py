@@ -166,6 +166,11 @@ def cgroups_of(pids):
     return found
 
 
+def folders_below(path):
+    """How many folders are below this one; what goes meanwhile may count or not."""
+    return sum(len(folders) for _, folders, _ in os.walk(path))
+
+
 def populated(cgroups):
     """Those of these directories in or below which a process lives."""
     return [path for path in cgroups if "populated 1\n" in _lines(os.path.join(path, "cgroup.events"))]

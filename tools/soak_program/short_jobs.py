@@ -142,7 +142,7 @@ ENDS = [success, worker_code, worker_signal, all_told_to_stop, one_leaves, one_i
 class ShortJobs(threading.Thread):
     def __init__(self, settings, ledger, seed, until_s):
         super().__init__(daemon=True)
-        self.settings, self.ledger, self.until_s = settings, ledger, until_s
+        self.settings, self.ledger, self.until_s, self.name = settings, ledger, until_s, "short"
         self.random = random.Random(f"{seed} short")
         self.folder = os.path.join(settings.scratch, "short")
         self.agent_pids = []

@@ -19,11 +19,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from ledger import Ledger
 from long_job import LongJob
-from processes import cgroups_of
+from processes import cgroups_of, folders_below
 from short_jobs import ShortJobs
 
 END_S = 600  # a job that has not ended so long after its time never does
 TELL_S = 60
+SAMPLE_S = 5
 LANES = "apart,hosted,short"
 ETCD_LANES = "elected,unspared,short"
 
@@ -72,7 +73,9 @@ def mount_small_disk(scratch, minutes):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description="Small jobs under random faults; exits with 1 if a promise broke.",
+    parser = argparse.ArgumentParser(description="Small jobs under random faults. Prints what broke, what was left "
+                                                 "behind, and the slopes of memory, descriptors, threads and cgroups. "
+                                                 "Exits with 1 if a promise broke.",
                                      usage="tools/soak [--minutes N] [--seed S] [--lanes NAME,...] [--etcd]"
                                            " [--token] [-- ddprun options]")
     parser.add_argument("--minutes", type=float, default=60)
@@ -103,14 +106,24 @@ def make_lanes(settings, ledger, options):
             yield LongJob(settings, ledger, lane, options.seed, until_s)
 
 
+def count_cgroups(pids):
+    """Those that agents of these pids have made, and what is below them."""
+    cgroups = cgroups_of(pids)
+    return len(cgroups) + sum(folders_below(path) for path in cgroups)
+
+
 def soak(settings, ledger, options):
     lanes = list(make_lanes(settings, ledger, options))
     for lane in lanes:
         lane.start()
     deadline = time.monotonic() + options.minutes * 60 + END_S
-    told = time.monotonic()
+    told = sampled = time.monotonic()
     while any(lane.is_alive() for lane in lanes) and time.monotonic() < deadline:
         time.sleep(0.5)
+        if time.monotonic() - sampled > SAMPLE_S:
+            sampled = time.monotonic()
+            for lane in lanes:
+                ledger.sample(f"{lane.name}: all its agents", {"cgroups": count_cgroups(lane.agent_pids)})
         if time.monotonic() - told > TELL_S:
             told = time.monotonic()
             ledger.say(f"{sum(ledger.faults.values())} faults, {sum(ledger.endings.values())} short jobs, "
