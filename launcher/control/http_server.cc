@@ -13,10 +13,12 @@
 #include <boost/beast/http.hpp>
 #include <cerrno>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/control/control_socket.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace asio = boost::asio;
@@ -81,13 +83,18 @@ class HttpServer::Door : public std::enable_shared_from_this<Door> {
 
 class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(HttpServer& server, Door& door, Protocol::socket socket)
-      : server_(server), door_(door), stream_(std::move(socket)) {
+  Connection(HttpServer& server, Door& door, Protocol::socket socket, std::string address)
+      : server_(server),
+        door_(door),
+        number_(++server.last_number_),
+        address_(std::move(address)),
+        stream_(std::move(socket)) {
     ++door_.connections;
   }
 
   void Read() {
     parser_.emplace();
+    is_reading_ = true;
     is_head_ = false;
     parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(kMaxBodyBytes);
@@ -103,6 +110,16 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   }
 
   const std::string& channel() const { return channel_; }
+  const Door& door() const { return door_; }
+  const std::string& address() const { return address_; }
+  // Those that may make room, in the order in which they do: nobody waits for an answer of theirs.
+  bool may_go() const { return is_reading_ || !channel_.empty(); }
+  std::pair<bool, uint64_t> turn() const { return {!is_reading_, number_}; }
+
+  void End() {
+    Close();
+    server_.connections_.erase(shared_from_this());
+  }
 
   void Close() {
     if (std::exchange(is_closed_, true)) return;
@@ -111,13 +128,9 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
-  void End() {
-    Close();
-    server_.connections_.erase(shared_from_this());
-  }
-
   void OnRead(const error_code& error) {
     if (is_closed_) return;
+    is_reading_ = false;
     if (error == http::error::header_limit || error == http::error::body_limit) {
       return Reply({.status = 413, .body = "the request is too large\n"}, true);
     }
@@ -238,9 +251,12 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
 
   HttpServer& server_;
   Door& door_;
+  const uint64_t number_;      // grows with the time of its coming
+  const std::string address_;  // of the peer; empty: over the control socket
   Stream stream_;
   boost::beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
   std::optional<http::request_parser<http::string_body>> parser_;
+  bool is_reading_ = false;  // waits for a request, or for the rest of it
   bool is_head_ = false;
   bool is_closed_ = false;
   std::string channel_;  // "": no stream
@@ -262,8 +278,9 @@ void HttpServer::Door::AcceptSome() {
       });
       return;
     }
-    if (connections >= kMaxConnections) continue;
     if (is_local_ && !IsPeerAllowed(fd.get())) continue;
+    const std::string address = is_local_ ? "" : IpText(rendezvous::PeerAddress(fd.get()));
+    if (connections >= kMaxConnections && !server_.MakeRoom(*this, address)) continue;
     sockaddr_storage name{};
     socklen_t size = sizeof name;
     if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) continue;
@@ -272,11 +289,32 @@ void HttpServer::Door::AcceptSome() {
     socket.assign(Protocol(name.ss_family, 0), fd.get(), error);
     if (error) continue;
     static_cast<void>(fd.Release());
-    const auto connection = std::make_shared<Connection>(server_, *this, std::move(socket));
+    const auto connection =
+        std::make_shared<Connection>(server_, *this, std::move(socket), address);
     server_.connections_.insert(connection);
     connection->Read();
   }
   Wait();
+}
+
+bool HttpServer::MakeRoom(const Door& door, const std::string& address) {
+  if (door.is_local()) return false;
+  std::map<std::string, size_t> counts = {{address, 1}};
+  for (const std::shared_ptr<Connection>& connection : connections_) {
+    if (&connection->door() == &door) ++counts[connection->address()];
+  }
+  std::shared_ptr<Connection> found;
+  const auto order = [&counts](const Connection& one) {
+    const auto [is_stream, number] = one.turn();
+    return std::tuple(-static_cast<ptrdiff_t>(counts[one.address()]), is_stream, number);
+  };
+  for (const std::shared_ptr<Connection>& connection : connections_) {
+    if (&connection->door() != &door || !connection->may_go()) continue;
+    if (found == nullptr || order(*connection) < order(*found)) found = connection;
+  }
+  if (found == nullptr) return false;
+  found->End();
+  return true;
 }
 
 HttpServer::HttpServer(asio::io_context& io, Handler handler)

@@ -7,6 +7,7 @@
 #define DDPRUN_LAUNCHER_CONTROL_HTTP_SERVER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
@@ -42,8 +43,10 @@ struct HttpReply {
 
 class HttpServer {
  public:
-  // Connections of one door; more are closed at once. So no scrape storm and no silent reader takes
-  // the agent's descriptors.
+  // Connections of one door, so that no scrape storm and no silent reader takes the agent's
+  // descriptors. Beyond them one is closed: of a port's the oldest of the address that has most
+  // that waits for a request, else its oldest stream, so that nobody keeps others out for ever;
+  // where there is none, and at the control socket, the newest.
   static constexpr size_t kMaxConnections = 64;
 
   // Called exactly once, now or later, on the executor.
@@ -69,10 +72,14 @@ class HttpServer {
   class Door;
   class Connection;
 
+  // Closes a connection of a port's door for one from `address`. False: none may be closed.
+  bool MakeRoom(const Door& door, const std::string& address);
+
   boost::asio::io_context& io_;
   const Handler handler_;
   std::list<std::shared_ptr<Door>> doors_;
   std::set<std::shared_ptr<Connection>> connections_;
+  uint64_t last_number_ = 0;  // of a connection
 };
 
 // Whether a browser's page at `host` ("localhost:8080") may be ours: an IP address, localhost, or

@@ -230,21 +230,92 @@ TEST_CASE("http server: a large answer arrives whole") {
   CHECK(all.size() - all.find("\r\n\r\n") - 4 == size_t{8} << 20);
 }
 
-TEST_CASE("http server: 64 connections of a port; more are closed, until there is room") {
-  TestServer server(Echo);
-  std::vector<std::unique_ptr<RawClient>> clients;
-  for (size_t i = 0; i < HttpServer::kMaxConnections; ++i) {
-    clients.push_back(std::make_unique<RawClient>(server.port()));
-    clients.back()->Send(Get("/in"));
-    REQUIRE(Holds(clients.back()->Take("/in;"), "GET /in;"));
+using Clients = std::vector<std::unique_ptr<RawClient>>;
+
+// As many as one door takes, each asking for `path` and hearing `answer`.
+void AddClients(Clients& clients, const auto& door, const std::string& path,
+                const std::string& answer) {
+  while (clients.size() < HttpServer::kMaxConnections) {
+    clients.push_back(std::make_unique<RawClient>(door));
+    clients.back()->Send(Get(path));
+    REQUIRE(Holds(clients.back()->Take(answer), answer));
   }
-  CHECK(RawClient(server.port()).ReadAll() == "");
-  // The control socket has its own.
-  RawClient local(server.socket_path());
-  local.Send(Get("/local"));
-  CHECK(Holds(local.Take("local;"), "GET /local local;"));
+}
+
+TEST_CASE(
+    "http server: 64 connections of the control socket; more are closed until there is room") {
+  TestServer server(Echo);
+  Clients clients;
+  AddClients(clients, server.socket_path(), "/in", "/in local;");
+  CHECK(RawClient(server.socket_path()).ReadAll() == "");
+  // The port has its own.
+  CHECK(StatusOf(server, Get("/")) == "200");
   clients.pop_back();
-  CHECK(Await([&] { return StatusOf(server, Get("/")) == "200"; }));
+  CHECK(Await([&] {
+    RawClient client(server.socket_path());
+    return client.Send(Get("/", "Connection: close\r\n")) && !client.ReadAll().empty();
+  }));
+}
+
+TEST_CASE("http server: who holds all places of a port makes room for others") {
+  TestServer server(Echo);
+  RawClient other(server.port(), 2);  // the oldest, of an address that has only this one
+  other.Send(Get("/other"));
+  other.Take("/other;");
+  Clients clients;
+  clients.push_back(nullptr);  // for the other one
+  AddClients(clients, server.port(), "/stream", "hello|");
+  RawClient third(server.port(), 3);
+  third.Send(Get("/third"));
+  CHECK(Holds(third.Take("/third;"), "GET /third;"));
+  CHECK(clients[1]->ReadAll() == "");  // closed
+  CHECK(server.AwaitStreams(62));
+  // They come again, and it is their own that go.
+  Clients more;
+  AddClients(more, server.port(), "/stream", "hello|");
+  CHECK(server.AwaitStreams(62));
+  for (RawClient* kept : {&other, &third}) {
+    kept->Send(Get("/kept"));
+    CHECK(Holds(kept->Take("/kept;"), "GET /kept;"));
+  }
+}
+
+TEST_CASE("http server: connections that wait for a request make room before streams") {
+  TestServer server(Echo);
+  RawClient stream(server.port());
+  stream.Send(Get("/stream"));
+  stream.Take("hello|");
+  Clients clients;
+  clients.push_back(nullptr);  // for the stream
+  AddClients(clients, server.port(), "/in", "/in;");
+  CHECK(StatusOf(server, Get("/")) == "200");
+  CHECK(clients[1]->ReadAll() == "");  // closed
+  server.Publish("news|");
+  CHECK(Holds(stream.Take("news|"), "news|"));
+}
+
+TEST_CASE("http server: who waits for an answer makes no room") {
+  std::vector<HttpServer::Answer> waiting;  // of the server's thread
+  TestServer server([&waiting](const HttpRequest&, HttpServer::Answer answer) {
+    waiting.push_back(std::move(answer));
+  });
+  Clients clients;
+  while (clients.size() < HttpServer::kMaxConnections) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->Send(Get("/wait"));
+  }
+  const auto count = [&] {
+    size_t seen = 0;
+    server.Do([&](HttpServer&) { seen = waiting.size(); });
+    return seen;
+  };
+  REQUIRE(Await([&] { return count() == HttpServer::kMaxConnections; }));
+  CHECK(RawClient(server.port(), 2).ReadAll() == "");
+  server.Do([&](HttpServer&) {
+    for (const HttpServer::Answer& answer : waiting) answer({.body = "at last;"});
+    waiting.clear();
+  });
+  for (const auto& client : clients) CHECK(Holds(client->Take("at last;"), "at last;"));
 }
 
 TEST_CASE("http server: it closes with connections in every state, and can be asked nothing then") {

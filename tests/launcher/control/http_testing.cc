@@ -73,9 +73,12 @@ RawClient::RawClient(const std::string& socket_path) {
   fd_ = *std::move(fd);
 }
 
-RawClient::RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+RawClient::RawClient(uint16_t port, uint8_t host)
+    : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+  DDP_CHECK(bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   address.sin_port = htons(port);
   DDP_CHECK(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);

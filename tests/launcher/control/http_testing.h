@@ -43,9 +43,9 @@ class TestServer {
 // A connection. Every wait ends after 20 s, with what had come.
 class RawClient {
  public:
-  // To the control socket, or to a port of 127.0.0.1.
+  // To the control socket, or to a port of 127.0.0.1, from 127.0.0.`host`.
   explicit RawClient(const std::string& socket_path);
-  explicit RawClient(uint16_t port);
+  explicit RawClient(uint16_t port, uint8_t host = 1);
 
   // False: the other end is closed.
   bool Send(const std::string& bytes);
