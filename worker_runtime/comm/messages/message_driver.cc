@@ -162,8 +162,9 @@ void MessageDriver::Wait() {
     broken.push_back({link.get(), absl::UnavailableError("it has connected again")});
   }
   for (const auto& [link, why] : broken) {
-    const bool is_there = std::any_of(incoming_.begin(), incoming_.end(),
-                                      [&](const auto& other) { return other.get() == link; });
+    const bool is_there =
+        std::any_of(incoming_.begin(), incoming_.end(),
+                    [gone = link](const auto& other) { return other.get() == gone; });
     if (is_there) DropIncoming(*link, Gone(link->rank, why));
   }
   std::vector<std::pair<int, absl::Status>> ended;
