@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/plain_text.h"
 
@@ -50,7 +51,7 @@ std::string TlsTrouble(const std::string& message) {
   // A member without TLS ends the connection in the midst of the handshake, in one way or another.
   const bool is_ended = has("Socket closed") || has("recvmsg:Connection reset by peer");
   if (is_connecting && (is_ended || has("wrong version number"))) {
-    return "it does not answer in TLS: does it have any? without, --rdzv_conf protocol=http";
+    return absl::StrCat(kNoTlsAnswer, ": does it have any? without, --rdzv_conf protocol=http");
   }
   if (has("empty address list")) {
     return "gRPC finds no authorities on this machine, or takes none of those that it was given: "

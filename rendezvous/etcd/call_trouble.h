@@ -8,6 +8,9 @@
 
 namespace ddprun::rendezvous {
 
+// How a cause begins that a member without TLS makes, and others may.
+inline constexpr char kNoTlsAnswer[] = "it does not answer in TLS";
+
 // Of gRPC's code, which is absl's, and message (the words are those of gRPC 1.51). At most 300
 // bytes, without control characters.
 std::string CallTrouble(absl::StatusCode code, const std::string& message, bool is_tls);

@@ -85,7 +85,8 @@ struct EtcdClient::Connections {
   MemberNames names;
   struct Member {
     std::shared_ptr<grpc::Channel> channel;
-    size_t turn = 0;  // of the addresses that its name has
+    SocketAddress address;  // where that leads
+    size_t turn = 0;        // of the addresses that its name has
   };
   // The driving thread's. A channel that failed is made anew: gRPC would wait before it tries it.
   std::vector<Member> members;
@@ -125,12 +126,13 @@ struct EtcdClient::Connections {
       return absl::UnavailableError(text);
     }
     addresses = found.addresses.size();
-    const SocketAddress& address = found.addresses[at.turn % addresses];
+    const SocketAddress& address = at.address = found.addresses[at.turn % addresses];
     if (!options.is_tls) {  // in TLS only who is known says a word
       const TimePoint by = std::min(deadline, SteadyNow() + kMemberPatience);
-      if (absl::Status probed = ProbeMember(address, by, cancelled); !probed.ok()) {
-        const std::string text = absl::StrCat("etcd at ", Name(member), ": ", probed.message());
-        return absl::Status(probed.code(), text);
+      if (const auto probed = ProbeMember(address, by, cancelled); !probed.ok()) {
+        const std::string text =
+            absl::StrCat("etcd at ", Name(member), ": ", probed.status().message());
+        return absl::Status(probed.status().code(), text);
       }
     }
     at.channel = MakeForeignChannel(address, credentials, options.is_tls ? to.host : "");
@@ -223,7 +225,14 @@ struct EtcdClient::Connections {
     }
   }
 
-  // At each of its addresses until one answers.
+  // Whether it ended TLS, and answers in the clear: so it will the next time.
+  bool HasNoTls(size_t member, const absl::Status& status, TimePoint deadline) const {
+    if (!options.is_tls || !absl::StrContains(status.message(), kNoTlsAnswer)) return false;
+    const TimePoint by = std::min(deadline, SteadyNow() + kMemberPatience);
+    return ProbeMember(members[member].address, by, cancelled).value_or(false);
+  }
+
+  // At each of its addresses until one answers. NOT_FOUND: the member is none that can be asked.
   template <typename Call>
   absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
     size_t addresses = 1;
@@ -233,6 +242,12 @@ struct EtcdClient::Connections {
       absl::Status status =
           channel.ok() ? AskChannel(*channel, member, deadline, call) : channel.status();
       if (status.ok() || !absl::IsUnavailable(status)) return status;
+      if (HasNoTls(member, status, deadline)) {
+        return absl::NotFoundError(
+            absl::StrCat("etcd at ", Name(member),
+                         ": it speaks without TLS alone: leave out --rdzv_conf protocol=https, or "
+                         "give etcd a certificate"));
+      }
       Drop(member);
       if (tries >= addresses || SteadyNow() >= deadline) return status;
     }
@@ -242,18 +257,18 @@ struct EtcdClient::Connections {
   template <typename Call>
   absl::Status Ask(TimePoint deadline, const Call& call) {
     absl::Status last = absl::DeadlineExceededError("etcd: no time was left to ask it");
-    size_t unknown_names = 0;
+    size_t unfit = 0;
     for (size_t tries = 0; tries < members.size() && SteadyNow() < deadline; ++tries) {
       absl::Status status = AskOne(current, deadline, call);
       const bool is_answer = status.ok() || IsFinal(status) || absl::IsAborted(status);
       if (is_answer || absl::IsCancelled(status)) return status;
-      unknown_names += absl::IsNotFound(status) ? 1 : 0;
+      unfit += absl::IsNotFound(status) ? 1 : 0;
       if (members[current].channel != nullptr) Drop(current);
       current = (current + 1) % members.size();
       last = std::move(status);
     }
-    // The resolver is sure of all of them.
-    if (unknown_names == members.size()) return absl::FailedPreconditionError(last.message());
+    // There is no such name, or no TLS, at any of them.
+    if (unfit == members.size()) return absl::FailedPreconditionError(last.message());
     return last;
   }
 };

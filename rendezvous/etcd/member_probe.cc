@@ -15,6 +15,15 @@ namespace {
 // The client's preface (RFC 9113, 3.4): the fixed text and an empty SETTINGS frame.
 constexpr std::string_view kPreface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", 33);
 
+constexpr size_t kFrameHeaderBytes = 9;
+constexpr char kSettings = 4;
+
+// A frame's header is its length in three bytes, its type, flags, and the stream, here none.
+bool IsSettings(std::string_view header) {
+  return header.size() == kFrameHeaderBytes && header[3] == kSettings &&
+         header.substr(5) == std::string_view("\0\0\0\0", 4);
+}
+
 absl::Status Unanswered(int error) {
   return absl::UnavailableError(std::generic_category().message(error));
 }
@@ -33,7 +42,8 @@ absl::Status WaitFor(int fd, short events, TimePoint by, const Interrupt& cancel
 
 }  // namespace
 
-absl::Status ProbeMember(const SocketAddress& address, TimePoint by, const Interrupt& cancelled) {
+absl::StatusOr<bool> ProbeMember(const SocketAddress& address, TimePoint by,
+                                 const Interrupt& cancelled) {
   const UniqueFd fd(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.is_open()) return Unanswered(errno);
@@ -47,15 +57,15 @@ absl::Status ProbeMember(const SocketAddress& address, TimePoint by, const Inter
   if (error != 0) return Unanswered(error);
   if (send(fd.get(), kPreface.data(), kPreface.size(), MSG_NOSIGNAL) < 0) return Unanswered(errno);
   if (absl::Status ready = WaitFor(fd.get(), POLLIN, by, cancelled); !ready.ok()) return ready;
-  char first = 0;
-  const ssize_t received = recv(fd.get(), &first, 1, 0);
+  char first[kFrameHeaderBytes] = {};
+  const ssize_t received = recv(fd.get(), first, sizeof first, 0);
   if (received < 0) return Unanswered(errno);
   if (received == 0) {
     return absl::UnavailableError(
         "it closed the connection without a word, as one does that expects TLS (--rdzv_conf "
         "protocol=https)");
   }
-  return absl::OkStatus();
+  return IsSettings({first, static_cast<size_t>(received)});
 }
 
 }  // namespace ddprun::rendezvous

@@ -43,7 +43,12 @@ TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
                 "cannot resolve \"no-such-host.invalid\"");
   ExpectRefused(job, {"--rdzv_conf=protocol=https,cacert=/no/such/file"},
                 "--rdzv_conf cacert, for TLS with etcd: /no/such/file: No such file or directory");
-  ExpectRefused(job, {limit + ",protocol=https"}, "it does not answer in TLS: does it have any?");
+  // At once, within a join_timeout of ten minutes.
+  ExpectRefused(job, {"--rdzv_conf=protocol=https"},
+                "etcd at " + etcd.endpoints() + ": it speaks without TLS alone");
+  ExpectRefused(
+      job, {limit + ",protocol=https", "--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port())},
+      "it does not answer in TLS: does it have any?");
 }
 
 TEST_CASE("etcd: keys that hold what ddprun has not written are named, and left alone") {

@@ -171,6 +171,29 @@ TEST_CASE("etcd: what is not etcd, not there or not known is named") {
       status.ToString());
 }
 
+TEST_CASE("etcd: asked in TLS, one that speaks in the clear alone is named once and for all") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  const EtcdCluster cluster({.members = 1});
+  EtcdOptions options = OptionsOf(cluster);
+  options.is_tls = true;
+  auto status = EtcdClient(options).Get("k", Soon()).status();
+  CHECK_MESSAGE(absl::IsFailedPrecondition(status), status.ToString());
+  CHECK(status.message() == "etcd at 127.0.0.1:" + std::to_string(cluster.port(0)) +
+                                ": it speaks without TLS alone: leave out --rdzv_conf "
+                                "protocol=https, or give etcd a certificate");
+  // Another member may have it, and be back later.
+  const ReservedPort nobody;
+  options.members.push_back({"127.0.0.1", nobody.port()});
+  status = EtcdClient(options).Get("k", Soon()).status();
+  CHECK_MESSAGE(absl::IsUnavailable(status), status.ToString());
+  // Nor is what ends TLS and is no etcd known to stay so.
+  const ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+  EtcdOptions in_tls = OneMember(web.port());
+  in_tls.is_tls = true;
+  status = EtcdClient(in_tls).Get("k", Soon()).status();
+  CHECK_MESSAGE(absl::IsUnavailable(status), status.ToString());
+}
+
 TEST_CASE("etcd: a resolver that hangs is waited for as long as a member, and by nobody's end") {
   std::promise<void> end;
   const std::shared_future<void> ended = end.get_future().share();
