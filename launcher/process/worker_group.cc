@@ -19,6 +19,7 @@
 #include "launcher/process/process.h"
 #include "launcher/process/spawn.h"
 #include "launcher/process/start_sequence.h"
+#include "launcher/process/survivors.h"
 #include "launcher/process/worker_stop.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
@@ -40,12 +41,6 @@ struct Worker {
   WorkerStop stop{};
 };
 
-std::string SecondsText(Duration duration) {
-  const auto milliseconds = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  if (milliseconds % 1000 == 0) return std::to_string(milliseconds / 1000) + " s";
-  return std::to_string(milliseconds) + " ms";
-}
-
 }  // namespace
 
 class WorkerGroup::Impl {
@@ -60,6 +55,7 @@ class WorkerGroup::Impl {
                     .cgroup = options_.cgroup,
                     .guardian = options_.guardian},
                    options_.leftover_grace),
+        survivors_(options_.unkillable_after),
         tick_timer_(io),
         start_(io,
                {.baseline = options_.baseline,
@@ -91,7 +87,7 @@ class WorkerGroup::Impl {
     }
     ++run_;
     leftovers_.Begin();
-    all_killed_since_.reset();
+    survivors_.Reset();
     suspended_at_.reset();
     start_.Begin(std::move(requests));
   }
@@ -159,7 +155,7 @@ class WorkerGroup::Impl {
     if (!suspended_at_) return;
     const Duration paused = SteadyNow() - *std::exchange(suspended_at_, std::nullopt);
     for (Worker& worker : workers_) worker.stop.Postpone(paused);
-    if (all_killed_since_) *all_killed_since_ += paused;
+    survivors_.Postpone(paused);
     leftovers_.Postpone(paused);
   }
 
@@ -220,7 +216,7 @@ class WorkerGroup::Impl {
 
   void OnSlowStart(const std::string& executable) {
     handler_(WorkerNotice{"no answer from exec \"" + executable + "\" for " +
-                          SecondsText(options_.slow_start_after) +
+                          DurationText(options_.slow_start_after) +
                           " (does its file system respond?); still waiting"});
   }
 
@@ -273,7 +269,7 @@ class WorkerGroup::Impl {
   void Look() {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
-    std::vector<WorkerNotice> ignored;
+    std::vector<WorkerNotice> notices;
     std::vector<pid_t> deaf;  // at half of their grace
     bool is_any_alive = start_.is_starting();
     for (Worker& worker : workers_) {
@@ -283,7 +279,7 @@ class WorkerGroup::Impl {
       if (worker.stop.next_at() > now) continue;
       // It kept to its time and we are late: its exit is served next.
       if (worker.is_leader_alive && ProcessTable::HasEnded(worker.pid)) continue;
-      if (worker.stop.is_kill_due(now)) ignored.push_back(Ignored(worker));
+      if (worker.stop.is_kill_due(now)) notices.push_back(Ignored(worker));
       const WorkerStop::Order order = worker.stop.TimePassed(now);
       if (order.receiver == WorkerStop::Receiver::kHelpers) deaf.push_back(worker.pid);
       CarryOut(worker, order);
@@ -293,14 +289,14 @@ class WorkerGroup::Impl {
     if (!is_any_alive && !leftovers_.AreLeft(now)) {
       Finish();
     } else if (IsGivenUp(now)) {
-      handler_(Unkillable{"processes of this node's workers live on " +
-                          SecondsText(options_.unkillable_after) +
-                          " after SIGKILL: the kernel holds them or another user owns them"});
+      handler_(Unkillable{survivors_.GivenUpText(Survivors())});
       Finish();
     } else {
+      std::string told = survivors_.TakeNotice(now, Survivors());
+      if (!told.empty()) notices.push_back({std::move(told)});
       ArmTick(now);
     }
-    for (const WorkerNotice& event : ignored) handler_(event);
+    for (const WorkerNotice& event : notices) handler_(event);
   }
 
   // Everything has been killed for long enough. A worker whose own end is outstanding is still ours
@@ -310,20 +306,22 @@ class WorkerGroup::Impl {
     for (const Worker& worker : workers_) {
       is_all_killed = is_all_killed && (!worker.is_group_alive || worker.stop.is_killed());
     }
-    if (!is_all_killed || !leftovers_.IsOver(now)) {
-      all_killed_since_.reset();
-      return false;
+    return survivors_.IsGivenUp(now, is_all_killed && leftovers_.IsOver(now));
+  }
+
+  std::vector<Survivor> Survivors() const {
+    std::vector<Survivor> survivors;
+    for (const Worker& worker : workers_) {
+      if (worker.is_leader_alive) survivors.push_back({.rank = worker.rank, .pid = worker.pid});
     }
-    if (!all_killed_since_) all_killed_since_ = now;
-    return now - *all_killed_since_ >= options_.unkillable_after;
+    return survivors;
   }
 
   WorkerNotice Ignored(const Worker& worker) const {
     const Duration grace = worker.was_told_to_stop ? grace_ : options_.leftover_grace;
-    const std::string who =
-        "rank " + std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) + ")";
+    const std::string who = NameOf({.rank = worker.rank, .pid = worker.pid});
     return {(worker.is_leader_alive ? who : "a process left by " + who) + " did not end within " +
-            SecondsText(grace) + " of " + SignalName(worker.stop.signal()) + ": killed"};
+            DurationText(grace) + " of " + SignalName(worker.stop.signal()) + ": killed"};
   }
 
   void Finish() {
@@ -349,7 +347,7 @@ class WorkerGroup::Impl {
       next = std::min(next, leftovers_.LookAt(now, quiet_since_));
     }
     // What the kernel holds sends us no SIGCHLD.
-    if (all_killed_since_) next = std::min(next, *all_killed_since_ + options_.unkillable_after);
+    next = std::min(next, survivors_.next_at());
     if (next == kNever) return;
     tick_timer_.expires_at(ToSteady(next));
     tick_timer_.async_wait([this, run = run_](boost::system::error_code error) {
@@ -362,6 +360,7 @@ class WorkerGroup::Impl {
   const EventHandler handler_;
   ProcessTable table_;
   LeftoverWatch leftovers_;
+  SurvivorWatch survivors_;
   boost::asio::steady_timer tick_timer_;  // grace ends, leftovers
   StartSequence start_;
 
@@ -371,7 +370,6 @@ class WorkerGroup::Impl {
   Duration grace_{0};
   TimePoint quiet_since_;
   std::optional<TimePoint> suspended_at_;
-  std::optional<TimePoint> all_killed_since_;
   std::optional<StartFailed> start_failure_;
   std::optional<WorkerExited> exit_seen_;  // between OnExit and OnReaped
   size_t exit_index_ = 0;                  // whose that is

@@ -59,7 +59,7 @@ struct WorkerExited {
 // What the user is told of at once, in one line. Some worker has not begun its program for long:
 // the program's file system does not answer. Or the grace is over and a worker, or what it left
 // behind, still runs: "rank 3 (pid 71) did not end within 30 s of SIGTERM: killed"; SIGKILL
-// follows.
+// follows. Or they live on some seconds past SIGKILL.
 struct WorkerNotice {
   std::string text;
 };
