@@ -129,6 +129,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       bool has_waited = false;
       if (!AwaitTurn(has_waited) || has_waited) continue;
       const TimePoint now = SteadyNow();
+      if (memory_ != nullptr) memory_->Look(now);
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
       const std::optional<TimePoint> patience = desk_.NextDeadline();
@@ -373,7 +374,6 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
 Coordinator::~Coordinator() { Stop(); }
 
 std::shared_ptr<Inbox> Coordinator::inbox() const { return loop_; }
-
 std::optional<Verdict> Coordinator::verdict() const { return loop_->verdict(); }
 
 int Coordinator::exit_code() const {

@@ -23,6 +23,7 @@
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/wire/convert.h"
 
@@ -35,6 +36,9 @@ constexpr Duration kEndLimit = std::chrono::seconds(1);
 // record is older. What is removed too early costs no more than a lost file does.
 constexpr time_t kAbandonedAfterSeconds = 3600;
 constexpr int kMostJobs = 1000;  // looked at
+constexpr char kWhatIsLost[] =
+    "; a coordinator that is started again in its place knows of this job only what its nodes "
+    "still know";
 
 std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/job"); }
 
@@ -240,6 +244,8 @@ struct JobFile::Next {
   std::mutex mutex;
   std::optional<Record> record;
   std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
+  std::optional<TimePoint> asked_at;  // since when the thread has something that is not done
+  bool is_silence_told = false;
   std::function<void(const std::string&)> on_failure;
   UniqueFd lock;            // the thread's, like what follows
   bool is_failing = false;  // and that was told
@@ -251,13 +257,29 @@ struct JobFile::Next {
     lock.unlock();
     // What cannot be kept must not hold up the job.
     const absl::Status status = WriteJob(run_dir, taken);
+    Answered();
     const bool is_told = std::exchange(is_failing, !status.ok());
     if (!status.ok() && !is_told && on_failure) {
-      on_failure(absl::StrCat(status.message(),
-                              "; a coordinator that is started again in its place knows of this "
-                              "job only what its nodes still know"));
+      on_failure(absl::StrCat(status.message(), kWhatIsLost));
     }
     for (const std::function<void()>& told : tell) told();
+  }
+
+  // The file system has done what it was asked for. A record may have come meanwhile.
+  void Answered() {
+    const std::lock_guard lock(mutex);
+    asked_at = record ? std::optional(SteadyNow()) : std::nullopt;
+    is_silence_told = false;
+  }
+
+  void TellSilence(const std::string& run_dir) {
+    const bool is_told = [this] {
+      const std::lock_guard lock(mutex);
+      return std::exchange(is_silence_told, true);
+    }();
+    if (is_told || !on_failure) return;
+    on_failure(absl::StrCat("job file: write \"", PathOf(run_dir),
+                            "\": its file system does not answer", kWhatIsLost));
   }
 };
 
@@ -277,6 +299,10 @@ absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(
 absl::StatusOr<Beginning> JobFile::Begin(uint16_t, Duration timeout) {
   const auto begun = std::make_shared<std::promise<absl::StatusOr<Beginning>>>();
   std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
+  {
+    const std::lock_guard lock(next_->mutex);
+    next_->asked_at = SteadyNow();
+  }
   thread_.Post([begun, next = next_, run_dir = run_dir_] {
     // First what is there, if anything is: nobody may remove it any more. Then what stands now.
     const UniqueFd earlier = LockJob(run_dir, LOCK_SH);
@@ -284,6 +310,7 @@ absl::StatusOr<Beginning> JobFile::Begin(uint16_t, Duration timeout) {
     next->lock = LockJob(run_dir, LOCK_SH);
     begun->set_value(std::move(beginning));
     ForgetAbandonedJobs(run_dir);
+    next->Answered();
   });
   if (beginning.wait_for(timeout) == std::future_status::ready) return beginning.get();
   return BeginAnew();
@@ -293,7 +320,15 @@ void JobFile::Write(const Record& record, std::function<void()> on_written) {
   const std::lock_guard lock(next_->mutex);
   if (!next_->record) thread_.Post([next = next_, run_dir = run_dir_] { next->Write(run_dir); });
   next_->record = record;
+  if (!next_->asked_at) next_->asked_at = SteadyNow();
   if (on_written) next_->on_written.push_back(std::move(on_written));
+}
+
+void JobFile::Look(TimePoint now) {
+  std::unique_lock lock(next_->mutex);
+  if (!next_->asked_at || now - *next_->asked_at < kSilentAfter) return;
+  lock.unlock();
+  next_->TellSilence(run_dir_);
 }
 
 void JobFile::Forget(Duration timeout) {
@@ -302,7 +337,8 @@ void JobFile::Forget(Duration timeout) {
     ForgetJob(run_dir);
     forgotten->set_value();
   });
-  forgotten->get_future().wait_for(timeout);
+  if (forgotten->get_future().wait_for(timeout) == std::future_status::ready) return;
+  next_->TellSilence(run_dir_);
 }
 
 }  // namespace ddprun::rendezvous

@@ -44,9 +44,12 @@ void Recall(const Record& record, Beginning& beginning);
 // coordinator. The destructor waits a second at most for what was asked for. Calls from any thread.
 class JobFile final : public JobMemory {
  public:
-  // RESOURCE_EXHAUSTED: the system has no thread left. `on_failure`, which may be empty, is told on
-  // the thread what keeps a record from the disk, once until one gets there again; the thread may
-  // outlive this object.
+  static constexpr Duration kSilentAfter = std::chrono::seconds(5);
+
+  // RESOURCE_EXHAUSTED: the system has no thread left. `on_failure`, which may be empty, is told
+  // what keeps a record from the disk, once until one gets there again: an error on the thread,
+  // which may outlive this object, and by the caller of Look that the disk has not answered for
+  // kSilentAfter, or of Forget that it does not.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(
       std::string run_dir, std::function<void(const std::string&)> on_failure = {});
   // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
@@ -54,6 +57,7 @@ class JobFile final : public JobMemory {
   // good as none: agents bring back what they know.
   absl::StatusOr<Beginning> Begin(uint16_t port, Duration timeout) override;
   void Write(const Record& record, std::function<void()> on_written) override;
+  void Look(TimePoint now) override;
   // ForgetJob, after all that was asked for.
   void Forget(Duration timeout) override;
 

@@ -1,8 +1,8 @@
 // What one coordinator leaves to the next, and whether this one may speak for the job.
 //
 // A Coordinator owns one and calls it from its starter's thread (Begin, Forget, Leave) and from its
-// own (Write, AwaitTurn). JobFile keeps it on disk, for a coordinator that is the only one as it
-// has the port; etcd's Leadership keeps it where several may want to be the one.
+// own (Write, Look, AwaitTurn). JobFile keeps it on disk, for a coordinator that is the only one as
+// it has the port; etcd's Leadership keeps it where several may want to be the one.
 #ifndef DDPRUN_RENDEZVOUS_SERVER_JOB_MEMORY_H_
 #define DDPRUN_RENDEZVOUS_SERVER_JOB_MEMORY_H_
 
@@ -25,6 +25,9 @@ class JobMemory {
   // on a thread of the memory's when this record or a newer one is durable, or will never be; not
   // while it is tried again, for however long.
   virtual void Write(const Record& record, std::function<void()> on_written) = 0;
+  // Called on the coordinator's thread whenever something happens: every second while a node is
+  // there. Tells the user of what is asked for and does not come to an end.
+  virtual void Look(TimePoint /*now*/) {}
   // The job is over: nothing of it is kept. The last call, returns after `timeout` at the latest.
   virtual void Forget(Duration timeout) = 0;
   // The coordinator ends before its job: another one may take it up at once. The last call, too.

@@ -12,10 +12,13 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/fnv1a.h"
+#include "rendezvous/base/steady_clock.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::rendezvous {
@@ -263,21 +266,28 @@ TEST_CASE("job file: what was killed long ago is removed by the next job") {
   }
 }
 
-TEST_CASE("job file: one that does not answer holds up nobody for longer than asked for") {
+TEST_CASE(
+    "job file: one that does not answer holds up nobody for longer than asked for, and is told") {
   const testing::TempDir directory;
   const std::string run = directory.File("run");
   REQUIRE(mkdir(run.c_str(), 0700) == 0);
   // Opening a FIFO without a writer waits: as good as a file system that hangs.
   const std::string path = run + "/job";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  std::vector<std::string> told;
   {
-    auto file = JobFile::Open(run);
+    auto file = JobFile::Open(run, [&told](const std::string& text) { told.push_back(text); });
     REQUIRE(file.ok());
     const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
     REQUIRE(beginning.ok());
     CHECK(beginning->instance.is_known());
     CHECK_FALSE(beginning->is_remembered);
+    (*file)->Look(SteadyNow());
+    CHECK(told.empty());
+    for (int times = 0; times < 2; ++times) (*file)->Look(SteadyNow() + JobFile::kSilentAfter);
   }
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].starts_with("job file: write \"" + path + "\": its file system does not answer; "));
   // The thread was left behind. It goes on now, and puts the file there for which it was asked.
   const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(writer >= 0);
@@ -287,6 +297,30 @@ TEST_CASE("job file: one that does not answer holds up nobody for longer than as
     std::this_thread::yield();
   }
   CHECK(std::filesystem::is_regular_file(path));
+}
+
+TEST_CASE("job file: one that does not answer at the end is left behind, and is told") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  REQUIRE(mkdir(run.c_str(), 0700) == 0);
+  const std::string path = run + "/job";
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  std::vector<std::string> told;
+  {
+    auto file = JobFile::Open(run, [&told](const std::string& text) { told.push_back(text); });
+    REQUIRE(file.ok());
+    REQUIRE((*file)->Begin(0, std::chrono::milliseconds(50)).ok());
+    (*file)->Forget(std::chrono::milliseconds(50));
+  }
+  CHECK(told.size() == 1);
+  const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(writer >= 0);
+  close(writer);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (std::filesystem::exists(run) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  CHECK_FALSE(std::filesystem::exists(run));
 }
 
 }  // namespace
