@@ -3,6 +3,7 @@
 //   DDPRUN_TEST_FSYNC=EIO|ENOSPC  no file of the job's state can be made durable
 //   DDPRUN_TEST_FSYNC=die         the process dies, after half a second, in the fsync that would
 //                                 make a verdict durable
+//   DDPRUN_TEST_FSYNC=hang        no such fsync returns while there is a file at DDPRUN_TEST_HANG
 //   DDPRUN_TEST_CLOCK=PATH        the time of day is wrong by as many seconds as the file's first
 //                                 eight bytes say, at any moment
 //   DDPRUN_TEST_FIRED=PATH        made when one of that has happened
@@ -64,6 +65,10 @@ int Spoil(int fd) {
     kill(getpid(), SIGKILL);
   }
   NoteFired();
+  if (how == "hang") {
+    while (access(Env("DDPRUN_TEST_HANG").c_str(), F_OK) == 0) usleep(2000);
+    return 0;
+  }
   return how == "ENOSPC" ? ENOSPC : EIO;
 }
 

@@ -52,6 +52,12 @@ MUTANTS = [
                      "  WriteRecord();\n  if (MUTANT) TellVerdict(now);\n}\n\nvoid State::TellVerdict")],
     },
     {
+        "name": "a verdict waits for the disk for two seconds",
+        "patches": [(CORE + "machine_tell.cc",
+                     "  end_at = now + record_limit;\n",
+                     "  end_at = now + (MUTANT ? std::chrono::hours(1) : record_limit);\n")],
+    },
+    {
         "name": "amnesty for a coordinator that did not run",
         "patches": [(CORE + "membership.cc",
                      "  is_cut_off_ = false;\n  amnesty_until_ = now + time;\n",
