@@ -20,7 +20,14 @@ namespace {
 // A thousand agents may come at once.
 constexpr int kBacklog = 1 << 16;
 
+// Where the kernel was to choose.
+constexpr char kNoneIsFree[] =
+    "no port is free (EADDRINUSE): widen net.ipv4.ip_local_port_range, or end what holds its ports";
+
 absl::Status ErrorOf(int error, const SocketAddress& address) {
+  if (error == EADDRINUSE && PortOf(address) == 0) {
+    return absl::AlreadyExistsError(absl::StrCat("listen on ", IpText(address), ": ", kNoneIsFree));
+  }
   if (error == EADDRINUSE) {
     return absl::AlreadyExistsError(
         absl::StrCat("port ", PortOf(address), " of ", IpText(address),
@@ -130,7 +137,8 @@ absl::StatusOr<UniqueFd> KeepPort() {
     setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));  // not of an IPv4 socket
     if (bind(fd.get(), address.get(), address.size) == 0) return fd;
   }
-  return absl::UnavailableError(absl::StrCat("keep a free port: ", std::strerror(errno)));
+  return absl::UnavailableError(
+      absl::StrCat("keep a free port: ", errno == EADDRINUSE ? kNoneIsFree : std::strerror(errno)));
 }
 
 void AvoidLargePackets(int listener) {
