@@ -100,5 +100,55 @@ TEST_CASE("F30: a failure is heard where large packets vanish") {
   CheckHolds([&](Bench& bench) { return SwallowLarge(bench, *wire); });
 }
 
+// Where not even the rendezvous' own packets get through once they are full, 1280 bytes, a failure
+// with its worker's last lines is never heard, nor anything behind it.
+std::string SwallowOwn(Bench& bench, Wire& wire, bool is_limited) {
+  Job& job = bench.job();
+  wire.SetAll({});
+  Wired nodes(bench, wire);
+  const std::string much(3000, 'x');
+  std::vector<std::string> options = {
+      "--nnodes=1:2", "--max_restarts=1",
+      "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=4,last_call_timeout=60"};
+  if (is_limited) options.push_back("--max_node_losses=1");
+  nodes.Start({1, 2}, options,
+              {"until:" + job.File("fail") + "@1#0", "err:" + much + "@1#0", "exit:7@1#0",
+               "until:" + job.File("go")});
+  if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  const uint64_t before = wire.counts().too_large;
+  wire.Set(2, {.largest_packet = 1000});
+  job.Touch("fail");
+  const std::string lost = " is lost: silent for 4 s; ";
+  if (!bench.Says(nodes.node(0), lost, is_limited ? 1 : 2)) {
+    return "it is not lost again and again:" + nodes.Describe();
+  }
+  if (wire.counts().too_large == before) return "the fault did not fire";
+  if (is_limited) {
+    if (!nodes.AllEndWith(121)) return "it is lost for ever:" + nodes.Describe();
+    const bool is_told = bench.Says(nodes.node(0), lost + "no node loss is left of 1 (");
+    return is_told ? "" : "nobody is told why:" + nodes.Describe();
+  }
+  if (nodes.Count("exit code 7; ") > 0) return "the failure is heard:" + nodes.Describe();
+  wire.Heal(2);
+  if (!nodes.AwaitWorkers(1)) return "no restart:" + nodes.Describe();
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE("F30: a node whose failure cannot be heard is lost as silent, again and again") {
+  std::string why;
+  const auto wire = Wire::Make(2, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  SUBCASE("until its packets get through") {
+    CheckHolds([&](Bench& bench) { return SwallowOwn(bench, *wire, false); });
+  }
+  SUBCASE("or the limit of losses is reached") {
+    CheckHolds([&](Bench& bench) { return SwallowOwn(bench, *wire, true); });
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::testing
