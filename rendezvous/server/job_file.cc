@@ -32,6 +32,8 @@ namespace {
 
 constexpr size_t kMaxFileBytes = 256 * 1024;
 constexpr Duration kEndLimit = std::chrono::seconds(1);
+// For the words that the disk does not answer, at the end.
+constexpr Duration kWordsLimit = std::chrono::milliseconds(500);
 // Nobody comes back to a job that long after its coordinator's end, which nothing dates: its last
 // record is older. What is removed too early costs no more than a lost file does.
 constexpr time_t kAbandonedAfterSeconds = 3600;
@@ -271,16 +273,6 @@ struct JobFile::Next {
     asked_at = record ? std::optional(SteadyNow()) : std::nullopt;
     is_silence_told = false;
   }
-
-  void TellSilence(const std::string& run_dir) {
-    const bool is_told = [this] {
-      const std::lock_guard lock(mutex);
-      return std::exchange(is_silence_told, true);
-    }();
-    if (is_told || !on_failure) return;
-    on_failure(absl::StrCat("job file: write \"", PathOf(run_dir),
-                            "\": its file system does not answer", kWhatIsLost));
-  }
 };
 
 JobFile::JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure)
@@ -328,7 +320,21 @@ void JobFile::Look(TimePoint now) {
   std::unique_lock lock(next_->mutex);
   if (!next_->asked_at || now - *next_->asked_at < kSilentAfter) return;
   lock.unlock();
-  next_->TellSilence(run_dir_);
+  TellSilence();
+}
+
+// Not on the caller's thread: our words may go where nobody answers, either.
+void JobFile::TellSilence() {
+  {
+    const std::lock_guard lock(next_->mutex);
+    if (std::exchange(next_->is_silence_told, true)) return;
+  }
+  if (!teller_) teller_.emplace(kWordsLimit);
+  teller_->Post([next = next_, path = PathOf(run_dir_)] {
+    if (!next->on_failure) return;
+    next->on_failure(absl::StrCat("job file: write \"", path, "\": its file system does not answer",
+                                  kWhatIsLost));
+  });
 }
 
 void JobFile::Forget(Duration timeout) {
@@ -337,8 +343,10 @@ void JobFile::Forget(Duration timeout) {
     ForgetJob(run_dir);
     forgotten->set_value();
   });
-  if (forgotten->get_future().wait_for(timeout) == std::future_status::ready) return;
-  next_->TellSilence(run_dir_);
+  const Duration patience = std::max(Duration{0}, timeout - kWordsLimit);
+  if (forgotten->get_future().wait_for(patience) == std::future_status::ready) return;
+  TellSilence();
+  teller_.reset();  // waits for the words
 }
 
 }  // namespace ddprun::rendezvous

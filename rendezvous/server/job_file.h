@@ -47,9 +47,9 @@ class JobFile final : public JobMemory {
   static constexpr Duration kSilentAfter = std::chrono::seconds(5);
 
   // RESOURCE_EXHAUSTED: the system has no thread left. `on_failure`, which may be empty, is told
-  // what keeps a record from the disk, once until one gets there again: an error on the thread,
-  // which may outlive this object, and by the caller of Look that the disk has not answered for
-  // kSilentAfter, or of Forget that it does not.
+  // what keeps a record from the disk, once until one gets there again: an error, or, by Look, that
+  // the disk has not answered for kSilentAfter, or, by Forget, that it does not. It is told on
+  // threads that may outlive this object.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(
       std::string run_dir, std::function<void(const std::string&)> on_failure = {});
   // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
@@ -66,9 +66,12 @@ class JobFile final : public JobMemory {
 
   JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure);
 
+  void TellSilence();
+
   const std::string run_dir_;
   const std::shared_ptr<Next> next_;
   HelperThread thread_;
+  std::optional<HelperThread> teller_;  // of that the first one hangs
 };
 
 }  // namespace ddprun::rendezvous

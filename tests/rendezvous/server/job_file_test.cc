@@ -8,13 +8,15 @@
 
 #include <chrono>
 #include <climits>
+#include <condition_variable>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/fnv1a.h"
@@ -29,6 +31,31 @@ uint64_t Next(const std::string& directory) {
   REQUIRE_MESSAGE(epoch.ok(), epoch.status().ToString());
   return epoch->epoch.value;
 }
+
+// What the user was told, on whichever thread.
+class Told {
+ public:
+  void Add(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    all_ += text + "\n";
+    changed_.notify_all();
+  }
+  std::string all() {
+    const std::lock_guard lock(mutex_);
+    return all_;
+  }
+  // When there is something.
+  std::string Await() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(30), [this] { return !all_.empty(); });
+    return all_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string all_;
+};
 
 TEST_CASE("job file: each start counts one up") {
   const testing::TempDir directory;
@@ -274,20 +301,21 @@ TEST_CASE(
   // Opening a FIFO without a writer waits: as good as a file system that hangs.
   const std::string path = run + "/job";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  std::vector<std::string> told;
+  const auto told = std::make_shared<Told>();
   {
-    auto file = JobFile::Open(run, [&told](const std::string& text) { told.push_back(text); });
+    auto file = JobFile::Open(run, [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
     REQUIRE(beginning.ok());
     CHECK(beginning->instance.is_known());
     CHECK_FALSE(beginning->is_remembered);
     (*file)->Look(SteadyNow());
-    CHECK(told.empty());
+    CHECK(told->all() == "");
     for (int times = 0; times < 2; ++times) (*file)->Look(SteadyNow() + JobFile::kSilentAfter);
+    const std::string text = "job file: write \"" + path + "\": its file system does not answer; ";
+    CHECK(told->Await().starts_with(text));
+    CHECK(told->all().rfind(text) == 0);
   }
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].starts_with("job file: write \"" + path + "\": its file system does not answer; "));
   // The thread was left behind. It goes on now, and puts the file there for which it was asked.
   const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(writer >= 0);
@@ -305,14 +333,14 @@ TEST_CASE("job file: one that does not answer at the end is left behind, and is 
   REQUIRE(mkdir(run.c_str(), 0700) == 0);
   const std::string path = run + "/job";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  std::vector<std::string> told;
+  const auto told = std::make_shared<Told>();
   {
-    auto file = JobFile::Open(run, [&told](const std::string& text) { told.push_back(text); });
+    auto file = JobFile::Open(run, [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::milliseconds(50)).ok());
     (*file)->Forget(std::chrono::milliseconds(50));
   }
-  CHECK(told.size() == 1);
+  CHECK(told->Await().find("its file system does not answer") != std::string::npos);
   const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(writer >= 0);
   close(writer);
