@@ -118,7 +118,8 @@ TEST_CASE("stop: of a job that ends by itself it says why, and no worker is aske
   const ControlFolder folders[2];
   std::vector<Node> nodes;
   for (const ControlFolder& folder : folders) {
-    nodes.push_back(RunToy(job, folder, job.NodeOptions(1, "2", {"--rdzv_id=digits"}),
+    nodes.push_back(RunToy(job, folder,
+                           job.NodeOptions(1, "2", {"--rdzv_id=digits", "--shutdown_timeout=600"}),
                            {"block:15", "touch:" + job.File("up{rank}"), "await:15",
                             "touch:" + job.File("told"), "until:" + job.File("saved")}));
     // The first one serves the job, and lives.
