@@ -106,6 +106,8 @@ std::optional<EtcdCall> LeaderCore::CallOfEnd() {
                                                  .deletes = {job_key_, leader_key_},
                                                  .reads = {}});
   }
+  // An etcd without space refuses that before 3.4.20 and 3.5.7, and the end of a lease never.
+  if (next_ == Doing::kCheckEnd) return Start(Doing::kCheckEnd, ReadKey{leader_key_});
   if (next_ == Doing::kRevokeJob) return Start(Doing::kRevokeJob, RevokeLease{job_lease_});
   // With it our key goes, at once, where it is ours still. What etcd does not hear ends by itself.
   return Start(Doing::kRevoke, RevokeLease{lease_});
@@ -153,10 +155,11 @@ void LeaderCore::Hear(TimePoint now, const EtcdAnswer& answer) {
     case Doing::kPutRecord:
       return HearRecord(now, answer);
     case Doing::kForget:
-      // The job's lease may carry a later leader's record.
-      if (answer.status.ok() && answer.outcome.is_applied && job_lease_ != 0) {
-        next_ = Doing::kRevokeJob;
-      }
+      if (!answer.status.ok()) next_ = Doing::kCheckEnd;
+      if (answer.status.ok() && answer.outcome.is_applied) RevokeJobNext();
+      return;
+    case Doing::kCheckEnd:
+      if (answer.status.ok() && answer.key && answer.key->revision == revision_) RevokeJobNext();
       return;
     case Doing::kRevokeJob:
       return;
@@ -262,6 +265,12 @@ void LeaderCore::TryAgain(TimePoint now, const absl::Status& why) {
 // At once, unless nothing is to be kept.
 void LeaderCore::PutNext() {
   if (stage_ != Stage::kEnding || ending_ == Ending::kLeave) next_ = Doing::kPutRecord;
+}
+
+// REQUIRES: the place was ours a moment ago. That lease may carry a later leader's record; one that
+// takes the place just now finds its lease gone, and writes the record anew on another.
+void LeaderCore::RevokeJobNext() {
+  if (job_lease_ != 0) next_ = Doing::kRevokeJob;
 }
 
 void LeaderCore::Lose(std::string why) {

@@ -91,6 +91,7 @@ class LeaderCore {
     kGrantJob,
     kPutRecord,
     kForget,
+    kCheckEnd,
     kRevokeJob,
     kRevoke,
   };
@@ -109,6 +110,7 @@ class LeaderCore {
   void HearRecord(TimePoint now, const EtcdAnswer& answer);
   void TryAgain(TimePoint now, const absl::Status& why);
   void PutNext();
+  void RevokeJobNext();
   void FailToBegin(absl::Status status);
   void Lose(std::string why);
   int64_t DrawLease();

@@ -237,6 +237,35 @@ TEST_CASE("leader core: a record that etcd does not keep for long is told once")
   CHECK(refuse_until(now + seconds(3)) == 1);
 }
 
+TEST_CASE("leader core: an etcd that deletes nothing under a guard keeps nothing of the job") {
+  EtcdModel etcd;
+  Candidate a(etcd, 1);
+  const TimePoint now(seconds(100));
+  a.Run(now);
+  a.core.Write("r");
+  a.Run(now);
+  a.core.End(LeaderCore::Ending::kForget, now + seconds(1));
+  const std::optional<EtcdCall> forget = a.core.NextCall(now);
+  REQUIRE(std::holds_alternative<EtcdTransaction>(*forget));
+  a.core.Hear(now, {.status = absl::UnavailableError("database space exceeded")});
+  SUBCASE("where it still leads") {
+    a.Run(now);
+    CHECK(etcd.size() == 0);
+  }
+  SUBCASE("but for what is the next leader's") {
+    Candidate b(etcd, 2, a.core.revision());
+    b.Run(now);
+    a.Run(now);
+    CHECK(etcd.Find(kLeaderKey)->revision == b.core.revision());
+    CHECK(ValueOf(etcd, kJobKey) == "r");
+  }
+  SUBCASE("unless it does not answer") {
+    while (a.core.NextCall(now)) a.core.Hear(now, Lost());
+    CHECK(ValueOf(etcd, kJobKey) == "r");
+  }
+  CHECK(a.core.stage() == Stage::kOver);
+}
+
 TEST_CASE("leader core: the end of the job is no record's, whatever was under way") {
   EtcdModel etcd;
   Candidate a(etcd, 1);
