@@ -44,7 +44,9 @@ std::string TlsTrouble(const std::string& message) {
   if (has("Peer name")) {
     return "its certificate is for another name than the one in --rdzv_endpoint";
   }
-  if (is_connecting && has("Endpoint read failed")) {
+  // In TLS 1.2, which etcd keeps to before 3.5.8, it can still say so.
+  const bool is_refused = has(" alert ") && (has("certificate") || has("unknown ca"));
+  if (is_connecting && (is_refused || has("Endpoint read failed"))) {
     return "it ended TLS when it saw this node's certificate, or none: expected --rdzv_conf cert "
            "and key that it believes";
   }

@@ -43,6 +43,16 @@ TEST_CASE("call trouble: each mistake with TLS has its sentence") {
               "in peer certificate")
             .find("its certificate is for another name") == 0);
   CHECK(InTls(Connecting("Endpoint read failed")).find("it ended TLS when it saw") == 0);
+  for (const char* alert : {"sslv3 alert bad certificate", "tlsv13 alert certificate required",
+                            "tlsv1 alert unknown ca"}) {
+    CHECK(InTls(Connecting(std::string("Ssl handshake failed: SSL_ERROR_SSL: error:0A000412:SSL "
+                                       "routines::") +
+                           alert))
+              .find("it ended TLS when it saw") == 0);
+  }
+  CHECK(InTls(Connecting("Ssl handshake failed: SSL_ERROR_SSL: error:0A000410:SSL routines::sslv3 "
+                         "alert handshake failure"))
+            .find("Ssl handshake failed") == 0);
   for (const char* why : {"Socket closed", "recvmsg:Connection reset by peer",
                           "Ssl handshake failed: SSL_ERROR_SSL: error:0A00010B:SSL routines::wrong "
                           "version number"}) {
