@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kMaxCauseBytes = 300;
 // Before the reason why there is no connection.
 constexpr std::string_view kLast = "last error: ";
+constexpr absl::string_view kNoLeader = "etcdserver: no leader";
 
 // gRPC wraps the kernel's word in several of its own, with an address that has a name for us.
 std::string Unwrapped(const std::string& message) {
@@ -68,6 +69,11 @@ std::string CallTrouble(absl::StatusCode code, const std::string& message, bool 
   if (code == absl::StatusCode::kDeadlineExceeded) return "no answer in time";
   if (absl::StrContains(message, "http1.x server")) {
     return "it speaks HTTP/1 alone: expected etcd 3's client port";
+  }
+  if (absl::StrContains(message, kNoLeader)) {
+    return absl::StrCat(
+        "it hears of no leader: it is cut off from most members, or they elect one (", kNoLeader,
+        ")");
   }
   if (std::string trouble = is_tls ? TlsTrouble(message) : ""; !trouble.empty()) return trouble;
   const std::string cause = EscapeControl(Unwrapped(message));

@@ -41,6 +41,11 @@ absl::Status ErrorOf(const std::string& member, const grpc::Status& status, bool
   return absl::Status(code, absl::StrCat("etcd at ", member, ": ", TroubleOf(status, is_tls)));
 }
 
+// Whether a member has said why it cannot do it, in place of silence or a closed port.
+bool IsOwnWord(const absl::Status& status) {
+  return absl::StrContains(status.message(), "etcdserver: ");
+}
+
 std::optional<EtcdKey> FirstOf(const pb::RangeResponse& range) {
   if (range.kvs().empty()) return std::nullopt;
   const pb::KeyValue& key = range.kvs(0);
@@ -265,7 +270,8 @@ struct EtcdClient::Connections {
       unfit += absl::IsNotFound(status) ? 1 : 0;
       if (members[current].channel != nullptr) Drop(current);
       current = (current + 1) % members.size();
-      last = std::move(status);
+      // What a member says of itself tells more than that another one is silent.
+      if (IsOwnWord(status) || !IsOwnWord(last)) last = std::move(status);
     }
     // There is no such name, or no TLS, at any of them.
     if (unfit == members.size()) return absl::FailedPreconditionError(last.message());

@@ -27,7 +27,10 @@ TEST_CASE("call trouble: what gRPC wraps around the cause is left out") {
   CHECK(plain("failed to connect to all addresses; last error: UNKNOWN: ipv6:%5B::1%5D:2379: odd: "
               "two") == "odd: two");
   CHECK(plain("last error: short") == "short");
-  CHECK(plain("etcdserver: no leader") == "etcdserver: no leader");
+  CHECK(plain("etcdserver: too many requests") == "etcdserver: too many requests");
+  CHECK(plain("etcdserver: no leader") ==
+        "it hears of no leader: it is cut off from most members, or they elect one (etcdserver: no "
+        "leader)");
   CHECK(plain(Connecting("Socket closed")) == "Socket closed");
   CHECK(plain(std::string(1000, 'x')).size() == 300);
   CHECK(plain("a\x1b[0m") == "a\\x1b[0m");
