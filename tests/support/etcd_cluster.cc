@@ -12,9 +12,18 @@
 namespace ddprun::testing {
 namespace {
 
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// Whether this test is to run by the newer etcd: its target's word.
+bool IsNewerWanted() { return !Variable("DDPRUN_TEST_WITH_NEWER_ETCD").empty(); }
+
 std::string Program(const std::string& name) {
-  const char* folder = std::getenv("DDPRUN_TEST_ETCD");
-  return std::string(folder != nullptr && *folder != '\0' ? folder : "/usr/bin") + "/" + name;
+  const std::string folder =
+      Variable(IsNewerWanted() ? "DDPRUN_TEST_NEWER_ETCD" : "DDPRUN_TEST_ETCD");
+  return (folder.empty() && !IsNewerWanted() ? "/usr/bin" : folder) + "/" + name;
 }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -29,7 +38,9 @@ std::string WhyNoEtcd() {
   if (access(Program("etcd").c_str(), X_OK) == 0 && access(Program("etcdctl").c_str(), X_OK) == 0) {
     return "";
   }
-  return "no etcd here; tools/setup --with-etcd installs it";
+  const std::string remedy = "; tools/setup --with-etcd installs it";
+  return (IsNewerWanted() ? "no newer etcd here (DDPRUN_TEST_NEWER_ETCD)" : "no etcd here") +
+         remedy;
 }
 
 EtcdCluster::EtcdCluster(Options options) : options_(std::move(options)) {

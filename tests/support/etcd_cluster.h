@@ -12,7 +12,8 @@
 namespace ddprun::testing {
 
 // "": etcd and etcdctl are installed. DDPRUN_TEST_ETCD names a folder with others than the
-// distribution's.
+// distribution's. A target whose env has DDPRUN_TEST_WITH_NEWER_ETCD takes those of the folder
+// DDPRUN_TEST_NEWER_ETCD.
 std::string WhyNoEtcd();
 
 class EtcdCluster {

