@@ -20,7 +20,7 @@ packages=(
   doctest-dev libhwloc-dev elfutils
   clang-format python3 procps iproute2 util-linux
 )
-bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev)
+bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev etcd-server etcd-client)
 lint_packages=(clang-tidy)
 # clang, its libFuzzer and sanitizers, and what names the lines in their reports.
 fuzz_packages=(clang-14 libclang-rt-14-dev llvm-14)

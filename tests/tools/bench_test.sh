@@ -18,5 +18,6 @@ expect() {
 
 expect 0 "usage: run" --help
 expect 2 "unknown case 'speed'" --only speed
+expect 2 "--faults: expected some of F01, " --faults F99
 expect 2 "--runs must be at least 1" --runs 0
 exit "$status"

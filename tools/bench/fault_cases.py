@@ -8,7 +8,8 @@ import signal
 import subprocess
 import time
 
-from harness import NO_TORCH, BenchError, Row, compile_program, torchrun, wait_until
+import hosts
+from harness import DIST, NO_TORCH, BenchError, Row, compile_program, say, torchrun, wait_until
 from launcher_cases import DDPRUN, ENV, free_port
 
 PER_NODE = 2
@@ -21,32 +22,46 @@ PEER_OWN_STORE = "torchrun, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"
 IS_HOST = ("is_host=1", "is_host=0")
 
 Mark = collections.namedtuple("Mark", "what rank world pid parent ns")
-# `victim`: the node that it hits. `worker_signal`: what one of its workers gets; None: its agent gets
-# SIGKILL. `is_replaced`: by a new agent at once. `turns`: for each run that is asked for. `peer_s`: what
-# the peer may take for it; it takes no part in further turns then.
-Fault = collections.namedtuple("Fault", "name nodes victim worker_signal is_replaced turns peer_s")
+# `number`: of the project's fault list. `victim`: the node that it hits: `target` is that node's agent, or
+# one of its workers, which gets `signal`, or its network, which is cut. `is_replaced`: by a new agent at
+# once. `turns`: for each run that is asked for. `peer_s`: what the peer may take for it; it takes no part
+# in further turns then; 0: it has nothing like it. `options` are both launchers', `env` their workers'.
+Fault = collections.namedtuple(
+    "Fault", "number name nodes victim target signal is_replaced turns peer_s options env worker",
+    defaults=((), {}, "fault_worker"))
+WORKER, AGENT, NETWORK = "worker", "agent", "network"
+HANG_OPTIONS = ("--hang_timeout=2", "--on_hang=restart")
 FAULTS = [
-    Fault("worker SIGKILL, one node", "1", 0, signal.SIGKILL, False, 4, 60),
-    Fault("worker SIGKILL, two nodes", "2", 1, signal.SIGKILL, False, 4, 60),
-    Fault("worker exits with 41, two nodes", "2", 1, signal.SIGUSR1, False, 4, 60),
-    Fault("agent SIGKILL, a new one at once", "2", 1, None, True, 1, 240),
-    Fault("agent SIGKILL, no new one, `--nnodes=1:2`", "1:2", 1, None, False, 1, 60),
-    Fault("hosting agent SIGKILL, a new one at once", "2", 0, None, True, 1, 60),
+    Fault("F01", "worker SIGKILL, one node", "1", 0, WORKER, signal.SIGKILL, False, 4, 60),
+    Fault("F01", "worker SIGKILL, two nodes", "2", 1, WORKER, signal.SIGKILL, False, 4, 60),
+    Fault("F01", "worker exits with 41, two nodes", "2", 1, WORKER, signal.SIGUSR1, False, 4, 60),
+    Fault("F02", f"worker SIGSTOP in an all-reduce, one node, `{' '.join(HANG_OPTIONS)}`", "1", 0, WORKER,
+          signal.SIGSTOP, False, 1, 0, HANG_OPTIONS, {}, "hang_worker"),
+    Fault("F03", "worker SIGKILL, one node, the other ignores SIGTERM, `--shutdown_timeout=1`", "1", 0, WORKER,
+          signal.SIGKILL, False, 1, 60, ("--shutdown_timeout=1",), {"FAULT_WORKER_DEFIES": "1"}),
+    Fault("F09", "agent SIGKILL, a new one at once", "2", 1, AGENT, signal.SIGKILL, True, 1, 240),
+    Fault("F09", "agent SIGKILL, no new one, `--nnodes=1:2`", "1:2", 1, AGENT, signal.SIGKILL, False, 1, 60),
+    Fault("F10", "agent SIGTERM, no new one, `--nnodes=1:2`", "1:2", 1, AGENT, signal.SIGTERM, False, 1, 60),
+    Fault("F14", "hosting agent SIGKILL, a new one at once", "2", 0, AGENT, signal.SIGKILL, True, 1, 60),
+    Fault("F21", "network of a node cut off, `--nnodes=1:2`", "1:2", 1, NETWORK, None, False, 1, 60),
 ]
 
 
 class Job:
     """The agents of a job of one or two nodes, and what their workers have marked. Ends all on exit."""
 
-    def __init__(self, scratch, launcher, nodes, env):
-        self.env = {**ENV, **env}
+    def __init__(self, scratch, launcher, fault, env):
+        self.env = {**ENV, **env, **fault.env}
         self.marks_path = os.path.join(scratch, f"marks.{time.monotonic_ns()}")
         self.log = open(self.marks_path + ".log", "w", encoding="utf-8")
-        self.worker = compile_program(scratch, "process", "fault_worker")
-        self.launcher = [*launcher, f"--nnodes={nodes}", f"--nproc_per_node={PER_NODE}", "--max_restarts=100000",
-                         "--rdzv_id=bench", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_port()}"]
+        self.worker = compile_worker(scratch, fault.worker)
+        self.count = int(fault.nodes[-1])
+        self.hosts = hosts.Hosts(self.count) if fault.target == NETWORK else None
+        address = self.hosts.address(0) if self.hosts else "127.0.0.1"
+        self.launcher = [*launcher, f"--nnodes={fault.nodes}", f"--nproc_per_node={PER_NODE}", "--max_restarts=100000",
+                         "--rdzv_id=bench", "--rdzv_backend=c10d", f"--rdzv_endpoint={address}:{free_port()}",
+                         *fault.options]
         self.agents, self.newest = [], None
-        self.count = int(nodes[-1])
 
     def __enter__(self):
         for node in range(self.count):
@@ -62,6 +77,8 @@ class Job:
         command = [*self.launcher, f"--rdzv_conf={IS_HOST[node]}"]
         if PEER in os.path.basename(self.launcher[0]):
             command.append("--no_python")
+        if self.hosts:
+            command = self.hosts.command(node) + command
         return subprocess.Popen([*command, self.worker, self.marks_path], stdin=subprocess.DEVNULL, stdout=self.log,
                                 stderr=self.log, env=self.env)
 
@@ -100,22 +117,26 @@ class Job:
         hit = [mark for mark in before if mark.parent == agent.pid]
         others = {mark.pid for mark in before} - ({hit[0].pid} if fault.nodes == "1" else {mark.pid for mark in hit})
         since_ns = time.monotonic_ns()
-        if fault.worker_signal:
-            os.kill(hit[0].pid, fault.worker_signal)
+        if fault.target == WORKER:
+            os.kill(hit[0].pid, fault.signal)
+        elif fault.target == NETWORK:
+            self.hosts.set_link(fault.victim, False)
         else:
-            agent.kill()
-            agent.wait()
+            agent.send_signal(fault.signal)
+            wait_until(lambda: agent.poll() is not None, "the end of the agent", LIMIT_S)
             del self.agents[fault.victim]
             if fault.is_replaced:
                 self.newest = self.start(fault.victim)
                 self.agents.insert(fault.victim, self.newest)
-        after = self.await_round(len(self.agents), since_ns)
+        after = self.await_round(len(self.agents) - (fault.target == NETWORK), since_ns)
         told = [mark.ns for mark in self.marks() if mark.what == "told" and mark.pid in others]
         if len(told) != len(others):
             raise BenchError(f"{len(others)} workers survived and {len(told)} were told, see {self.log.name}")
-        left = [mark.pid for mark in hit if not fault.worker_signal and is_alive(mark.pid)]
+        left = [mark.pid for mark in hit if fault.target == AGENT and is_alive(mark.pid)]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
+        if fault.target == NETWORK:
+            self.hosts.set_link(fault.victim, True)
         if len(self.agents) < self.count:
             self.agents.append(self.start(fault.victim))
         return (max(told) - since_ns) / 1e9, (max(mark.ns for mark in after) - since_ns) / 1e9, len(left)
@@ -134,6 +155,16 @@ class Job:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
         self.log.close()
+        if self.hosts:
+            self.hosts.remove()
+
+
+def compile_worker(scratch, name):
+    libraries = []
+    if name == "hang_worker":
+        lib = os.path.join(DIST, "lib")
+        libraries = ["-I", os.path.join(DIST, "include"), os.path.join(lib, "libddp.so"), f"-Wl,-rpath,{lib}"]
+    return compile_program(scratch, "process", name, libraries)
 
 
 def is_alive(pid):
@@ -143,7 +174,7 @@ def is_alive(pid):
             name, state = stat.read().split("(", 1)[1].rsplit(") ", 1)
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return name == "fault_worker" and state[0] != "Z"
+    return name in ("fault_worker", "hang_worker") and state[0] != "Z"
 
 
 class Competitor:
@@ -154,8 +185,8 @@ class Competitor:
         self.launcher = [DDPRUN] if who == "ddprun" else torchrun()
         self.env = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if who == PEER_OWN_STORE else {}
         self.limit_s = math.inf if who == "ddprun" else fault.peer_s
-        self.told = Row(f"{fault.name}: told", who, "s")
-        self.again = Row(f"{fault.name}: all run again", who, "s")
+        self.told = Row(f"{fault.number} {fault.name}: told", who, "s")
+        self.again = Row(f"{fault.number} {fault.name}: all run again", who, "s")
         self.left = 0
         self.spent_s = 0.0
         if not self.launcher:
@@ -171,7 +202,7 @@ class Competitor:
         began = time.monotonic()
         try:
             if not self.job:
-                self.job = Job(self.scratch, self.launcher, self.fault.nodes, self.env).__enter__()
+                self.job = Job(self.scratch, self.launcher, self.fault, self.env).__enter__()
             told_s, again_s, left = self.job.run_fault(self.fault)
         except BenchError as error:
             self.fail(str(error))
@@ -188,10 +219,16 @@ class Competitor:
             self.again.note = f"{self.left} workers of the killed agent live on beside them"
 
 
-def faults_case(scratch, runs):
+def faults_case(scratch, runs, numbers=()):
+    """`numbers`: of the faults that are tried; none: all."""
     rows = []
-    for fault in FAULTS:
-        whos = ["ddprun", PEER] + ([PEER_OWN_STORE] if fault.is_replaced and fault.victim != 0 else [])
+    for fault in (fault for fault in FAULTS if not numbers or fault.number in numbers):
+        if fault.target == NETWORK and hosts.why_none():
+            say(f"{fault.number} is left out: {hosts.why_none()}")
+            continue
+        whos = ["ddprun"] + ([PEER] if fault.peer_s else [])
+        if fault.is_replaced and fault.victim != 0:
+            whos.append(PEER_OWN_STORE)
         competitors = [Competitor(scratch, who, fault) for who in whos]
         try:
             for _ in range(runs * fault.turns):
@@ -220,15 +257,21 @@ def cells(told, again):
     return ["0", told.error, "-"] if told.error else [str(len(told.values)), cell(told), cell(again)]
 
 
+def peer_cells(pair):
+    return cells(*pair) if pair else ["0", "has nothing like it", "-"]
+
+
 def markdown(rows):
     """The table of docs/reliability.md."""
     by_fault = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         by_fault[row.task.rsplit(": ", 1)[0]][row.who].append(row)
-    lines = ["| fault | n | told | all run again | torchrun: n | told | all run again |", "|---|---|---|---|---|---|---|"]
+    lines = ["| | fault | n | told | all run again | torchrun: n | told | all run again |",
+             "|---|---|---|---|---|---|---|---|"]
     for fault, pairs in by_fault.items():
-        for who, pair in list(pairs.items())[1:]:
-            name = fault if who == PEER else f"likewise; {who}"
-            ours = cells(*pairs["ddprun"]) if who == PEER else ["", "", ""]
-            lines.append(f"| {name} | {' | '.join(ours + cells(*pair))} |")
+        number, name = fault.split(" ", 1)
+        both = cells(*pairs.pop("ddprun")) + peer_cells(pairs.pop(PEER, None))
+        lines.append(f"| {number} | {name} | {' | '.join(both)} |")
+        for who, pair in pairs.items():
+            lines.append(f"| | likewise; {who} | {' | '.join(['', '', ''] + cells(*pair))} |")
     return "\n".join(lines)

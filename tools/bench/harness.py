@@ -81,11 +81,11 @@ class Timer:
         return float(seconds), int(peak_kib)
 
 
-def compile_program(scratch, folder, name):
-    """The program that tools/bench/FOLDER/NAME.c makes."""
+def compile_program(scratch, folder, name, more=()):
+    """The program that tools/bench/FOLDER/NAME.c makes, with `more` of the compiler's options."""
     out = os.path.join(scratch, name)
     if not os.path.exists(out):
-        run(["gcc", "-O2", "-Wall", "-o", out, os.path.join(HERE, folder, name + ".c")])
+        run(["gcc", "-O2", "-Wall", "-o", out, os.path.join(HERE, folder, name + ".c"), *more])
     return out
 
 
@@ -173,6 +173,8 @@ def machine():
         version = first_line("dpkg-query", "-W", "-f", "${Version}", package)
         if version:
             versions[package] = version
+    if shutil.which("etcd"):
+        versions["etcd"] = first_line("etcd", "--version")
     if torch_python():
         versions["torch"] = first_line(torch_python(), "-W", "ignore", "-c", "import torch; print(torch.__version__)")
     return {"processor": model.group(1) if model else os.uname().machine, "cores": os.cpu_count(),

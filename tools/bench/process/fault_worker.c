@@ -1,6 +1,6 @@
 // fault_worker FILE: appends "up <rank> <world size> <pid> <parent's pid> <CLOCK_MONOTONIC ns>" to
 // FILE, then waits: for SIGTERM, which it tells there likewise ("told ...") before it ends, or for
-// SIGUSR1, at which it fails with 41.
+// SIGUSR1, at which it fails with 41. With FAULT_WORKER_DEFIES it does not end at SIGTERM.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -29,9 +29,14 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGUSR1);
   sigprocmask(SIG_BLOCK, &signals, NULL);
   if (Mark(argv[1], "up") != 0) return 1;
+  const int is_defiant = getenv("FAULT_WORKER_DEFIES") != NULL;
   // Not for ever: a worker that lost its launcher must not outlive the benchmark by much.
   const struct timespec patience = {.tv_sec = 1200, .tv_nsec = 0};
-  const int signal = sigtimedwait(&signals, NULL, &patience);
-  if (signal == SIGUSR1) return 41;
-  return signal == SIGTERM ? Mark(argv[1], "told") : 3;
+  for (;;) {
+    const int signal = sigtimedwait(&signals, NULL, &patience);
+    if (signal == SIGUSR1) return 41;
+    if (signal != SIGTERM) return 3;
+    if (Mark(argv[1], "told") != 0) return 1;
+    if (!is_defiant) return 0;
+  }
 }
