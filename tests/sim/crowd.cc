@@ -17,8 +17,8 @@ constexpr uint64_t kSeed = 1;
 constexpr Duration kAway = seconds(12);  // longer than it takes to count as lost
 
 Duration StartsTake(int nodes) { return Duration(seconds(1)) * nodes / kStartsASecond; }
-TimePoint FailsAt(int nodes) { return TimePoint(StartsTake(nodes) + seconds(10)); }
-TimePoint KilledAt(int nodes) { return FailsAt(nodes) + seconds(20); }
+TimePoint FailsAt(int nodes) { return TimePoint(StartsTake(nodes) + seconds(2)); }
+TimePoint KilledAt(int nodes) { return FailsAt(nodes) + seconds(5); }
 TimePoint BackAt(int nodes) { return KilledAt(nodes) + kAway; }
 
 Scenario CrowdScenario(int nodes) {
@@ -41,7 +41,7 @@ Scenario CrowdScenario(int nodes) {
   }
   scenario.min_delay = microseconds(100);
   scenario.max_delay = milliseconds(5);
-  scenario.work = seconds(40);
+  scenario.work = seconds(20);
   scenario.skew = milliseconds(20);
   scenario.faults = {
       {.at = FailsAt(nodes), .kind = FaultKind::kWorkerFails, .node = nodes / 2, .detail = 7},
