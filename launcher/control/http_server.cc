@@ -92,9 +92,12 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     ++door_.connections;
   }
 
+  // In the order in which they make room for others; one that is owed an answer makes none.
+  enum class Stage { kReading, kReplying, kStreaming, kAnswerOwed };
+
   void Read() {
     parser_.emplace();
-    is_reading_ = true;
+    stage_ = Stage::kReading;
     is_head_ = false;
     parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(kMaxBodyBytes);
@@ -112,9 +115,8 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   const std::string& channel() const { return channel_; }
   const Door& door() const { return door_; }
   const std::string& address() const { return address_; }
-  // Those that may make room, in the order in which they do: nobody waits for an answer of theirs.
-  bool may_go() const { return is_reading_ || !channel_.empty(); }
-  std::pair<bool, uint64_t> turn() const { return {!is_reading_, number_}; }
+  bool may_go() const { return stage_ != Stage::kAnswerOwed; }
+  std::pair<Stage, uint64_t> turn() const { return {stage_, number_}; }
 
   void End() {
     Close();
@@ -130,7 +132,6 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
  private:
   void OnRead(const error_code& error) {
     if (is_closed_) return;
-    is_reading_ = false;
     if (error == http::error::header_limit || error == http::error::body_limit) {
       return Reply({.status = 413, .body = "the request is too large\n"}, true);
     }
@@ -153,6 +154,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     if (!ParseTarget(std::string(message.target()), request)) {
       return Reply({.status = 400, .body = "no such path\n"}, true);
     }
+    stage_ = Stage::kAnswerOwed;
     stream_.expires_never();  // until the answer
     server_.handler_(request, [self = shared_from_this(), keeps](HttpReply reply) {
       if (!self->is_closed_) self->Reply(std::move(reply), !keeps);
@@ -191,6 +193,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
     message->set("Referrer-Policy", "no-referrer");
     if (reply.status == 405) message->set(http::field::allow, "GET, HEAD");
     const bool is_stream = !reply.channel.empty() && !is_head_;
+    stage_ = is_stream ? Stage::kStreaming : Stage::kReplying;
     if (is_stream) channel_ = reply.channel;
     is_writing_ = is_stream;  // what is published meanwhile follows the body
     message->body() = std::move(reply.body);
@@ -256,7 +259,7 @@ class HttpServer::Connection : public std::enable_shared_from_this<Connection> {
   Stream stream_;
   boost::beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
   std::optional<http::request_parser<http::string_body>> parser_;
-  bool is_reading_ = false;  // waits for a request, or for the rest of it
+  Stage stage_ = Stage::kReading;
   bool is_head_ = false;
   bool is_closed_ = false;
   std::string channel_;  // "": no stream
@@ -305,8 +308,8 @@ bool HttpServer::MakeRoom(const Door& door, const std::string& address) {
   }
   std::shared_ptr<Connection> found;
   const auto order = [&counts](const Connection& one) {
-    const auto [is_stream, number] = one.turn();
-    return std::tuple(-static_cast<ptrdiff_t>(counts[one.address()]), is_stream, number);
+    const auto [stage, number] = one.turn();
+    return std::tuple(-static_cast<ptrdiff_t>(counts[one.address()]), stage, number);
   };
   for (const std::shared_ptr<Connection>& connection : connections_) {
     if (&connection->door() != &door || !connection->may_go()) continue;

@@ -44,9 +44,11 @@ struct HttpReply {
 class HttpServer {
  public:
   // Connections of one door, so that no scrape storm and no silent reader takes the agent's
-  // descriptors. Beyond them one is closed: of a port's the oldest of the address that has most
-  // that waits for a request, else its oldest stream, so that nobody keeps others out for ever;
-  // where there is none, and at the control socket, the newest.
+  // descriptors. Beyond them one is closed, so that nobody keeps others out for ever: of a port's
+  // one of the address that has most, the oldest that waits for a request, else the oldest that is
+  // sent a reply, else its oldest stream. One that waits for an answer of ours is left alone, and
+  // where that address has no other the next busiest one's goes. Where there is none, and at the
+  // control socket, the newest is closed.
   static constexpr size_t kMaxConnections = 64;
 
   // Called exactly once, now or later, on the executor.

@@ -294,6 +294,38 @@ TEST_CASE("http server: connections that wait for a request make room before str
   CHECK(Holds(stream.Take("news|"), "news|"));
 }
 
+TEST_CASE("http server: who does not read a reply makes room, behind who waits for a request") {
+  std::vector<HttpServer::Answer> waiting;  // of the server's thread
+  TestServer server([&waiting](const HttpRequest& request, const HttpServer::Answer& answer) {
+    if (request.path != "/wait") return Echo(request, answer);
+    waiting.push_back(answer);
+  });
+  Clients clients;  // two that do not read, and all others wait for an answer
+  for (int i = 0; i < 2; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->Send(Get("/big"));
+    REQUIRE(Holds(clients.back()->ReadUntil("HTTP/1.1 200"), "HTTP/1.1 200"));
+  }
+  while (clients.size() < HttpServer::kMaxConnections) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->Send(Get("/wait"));
+  }
+  REQUIRE(Await([&] {
+    size_t seen = 0;
+    server.Do([&](HttpServer&) { seen = waiting.size(); });
+    return seen == HttpServer::kMaxConnections - 2;
+  }));
+  RawClient idle(server.port());
+  idle.Send(Get("/idle"));
+  CHECK(Holds(idle.Take("/idle;"), "GET /idle;"));
+  CHECK(clients[0]->ReadAll().size() < size_t{8} << 20);  // the older one was closed
+  RawClient other(server.port(), 2);
+  other.Send(Get("/other"));
+  CHECK(Holds(other.Take("/other;"), "GET /other;"));
+  CHECK(idle.ReadAll() == "");
+  server.Do([&](HttpServer&) { waiting.clear(); });
+}
+
 TEST_CASE("http server: who waits for an answer makes no room") {
   std::vector<HttpServer::Answer> waiting;  // of the server's thread
   TestServer server([&waiting](const HttpRequest&, HttpServer::Answer answer) {
