@@ -93,9 +93,11 @@ absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& c
   // As the others will find it: a server may change who owns a file, and who may read it.
   const bool is_kept = fd.is_open() && ReadTokenFile(path, source, Links::kFollowed).ok();
   const bool is_first = is_kept && IsLinked(fd, path, taken->file_);
-  const bool is_second = is_kept && !is_first && errno == EEXIST;
-  const bool is_gone = fd.is_open() && NamesOf(fd) == 0;
-  unlink(draft.c_str());
+  const int error = is_kept && !is_first ? errno : 0;
+  const bool is_second = error == EEXIST;
+  // A server's client may count names by what it heard before; what the server refuses is newer.
+  bool is_gone = fd.is_open() && (error == ENOENT || error == ESTALE || NamesOf(fd) == 0);
+  if (unlink(draft.c_str()) != 0 && errno == ENOENT && fd.is_open()) is_gone = true;
   taken->is_ours_ = is_first;
   if (is_gone) {
     return absl::PermissionDeniedError(absl::StrCat(
