@@ -232,6 +232,30 @@ TEST_CASE(
   CHECK_MESSAGE(log.Await<Waiting>(is_told), log.Text());
 }
 
+// Takes a place and says nothing.
+class Silent final : public Session {
+  void Send(TimePoint, const Stamp&, const Action&) override {}
+  void Processed(const Stamp&, const Event&) override {}
+  void Close() override {}
+};
+
+TEST_CASE("grpc: 16,384 agents are taken, and one more is told that there is no room") {
+  auto coordinator = StartListening(TestPolicy(1, 1));
+  const auto silent = std::make_shared<Silent>();
+  int taken = 0;
+  while (coordinator->inbox()->Open(silent)) ++taken;
+  CHECK(taken == 16384);
+  EventLog log;
+  Policy policy = TestPolicy(1, 1);
+  policy.join_timeout = std::chrono::seconds(2);
+  auto client = Connect(coordinator->port(), policy, log);
+  client->Join(TestNode("a"));
+  const auto failed = log.Await<RendezvousFailed>();
+  REQUIRE_MESSAGE(failed, log.Text());
+  CHECK_MESSAGE(failed->message.find("no room for another agent") != std::string::npos,
+                failed->message);
+}
+
 TEST_CASE("grpc: agents with another --nnodes are refused") {
   EventLog log;
   auto coordinator = StartListening(TestPolicy(2, 2));
