@@ -76,6 +76,15 @@ Event Heard(const Row& row, uint64_t session) {
   return *std::move(event);
 }
 
+// Whether the machine heeds it of node "a" while it waits for another one.
+bool IsHeededOfWaiting(const Row& row) {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  machine.Step(At(0s), Join(policy, "a", kMember));
+  machine.Step(At(1s), Heard(row, kMember));
+  return RenderState(machine, At(1s)).find("ignored=0") != std::string::npos;
+}
+
 // Whether the machine heeds it.
 bool IsHeeded(const Row& row, uint64_t session) {
   const Policy policy = TestPolicy(1, 1);
@@ -99,11 +108,12 @@ TEST_CASE("authorisation: there is a row for every kind of message") {
   CHECK(service->method(1)->name() == "Look");
 }
 
-TEST_CASE("authorisation: what the machine heeds of a member, a spare, and who has not joined") {
+TEST_CASE("authorisation: what is heeded of a member, of who waits, and of who has not joined") {
   for (const Row& row : Table()) {
     CAPTURE(row.kind);
     CHECK(IsHeeded(row, kMember) == row.is_for_members);
     CHECK(IsHeeded(row, kSpare) == row.is_for_spares);
+    CHECK(IsHeededOfWaiting(row) == row.is_for_spares);
     CHECK(IsHeeded(row, kStranger) == row.is_for_strangers);
   }
 }
