@@ -74,11 +74,12 @@ void JobReporter::Ask(std::vector<LastWords> dead, Duration timeout,
   }
   workers_files_.Ask<std::vector<LastWords>>(
       "last words", file, timeout,
-      [dead, room = record_.room_for_texts(), &logs = logs_, explain = options_.explain_kill] {
+      [dead, room = record_.room_for_texts(), &logs = logs_, explain = options_.explain_kill,
+       owner = options_.part.config.log_dir.empty() ? FolderOwner::kDdprun : FolderOwner::kUser] {
         const auto tail = [&logs](int local_rank, size_t lines, Duration patience) {
           return logs.StderrTail(local_rank, lines, patience);
         };
-        std::vector<LastWords> all = ReadLastWords(dead, room, tail);
+        std::vector<LastWords> all = ReadLastWords(dead, room, tail, owner);
         for (LastWords& words : all) {
           const bool is_killed = words.is_failure && words.report.signal == SIGKILL;
           const auto why = is_killed && explain ? explain(words.report.pid) : std::nullopt;

@@ -132,25 +132,32 @@ size_t EndOfSequence(const std::string& text, size_t at) {
   return end < text.size() && IsBetween(text[end], is_csi ? 0x40 : 0x30, 0x7e) ? end + 1 : at;
 }
 
-void ReadErrorFileOf(LastWords& words) {
+// True: what was too large has been removed.
+bool ReadErrorFileOf(LastWords& words, FolderOwner owner) {
   rendezvous::FailureReport& report = words.report;
   const std::string path = std::exchange(report.error_file, "");
-  if (path.empty() || report.pid == 0) return;
+  if (path.empty() || report.pid == 0) return false;
   const absl::StatusOr<std::string> text = ReadErrorFile(path);
-  if (absl::IsNotFound(text.status())) return;
+  if (absl::IsNotFound(text.status())) return false;
   const absl::Status status = text.ok() ? ParseErrorText(*text, report) : text.status();
+  bool is_removed = false;
   if (report.left_peer) {
     unlink(path.c_str());  // a note of our own library for us: nobody would remove it
   } else {
-    report.error_file = path;
+    const bool is_ours = owner == FolderOwner::kDdprun;
+    is_removed = is_ours && absl::IsOutOfRange(status) && unlink(path.c_str()) == 0;
+    if (!is_removed) report.error_file = path;
   }
   if (!status.ok()) {
-    words.warning = absl::StrCat("warning: the error file of rank ", report.rank, ", ",
-                                 EscapeControl(path), ", ", status.message());
+    words.warning = absl::StrCat(
+        "warning: the error file of rank ", report.rank, ", ", EscapeControl(path), ", ",
+        status.message(),
+        is_removed ? "; it is removed, as --log_dir names no folder to keep it in" : "");
   } else {
     report.error->message = WithoutEscapeSequences(report.error->message);
     report.error->traceback = WithoutEscapeSequences(report.error->traceback);
   }
+  return is_removed;
 }
 
 }  // namespace
@@ -174,8 +181,7 @@ absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
     size += static_cast<size_t>(got);
   }
   if (size > kMaxErrorFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
+    return absl::OutOfRangeError(absl::StrCat("is larger than ", kMaxErrorFileBytes, " bytes"));
   }
   text.resize(size);
   // A worker on a full disk makes the file and cannot fill it.
@@ -240,17 +246,17 @@ std::string WithoutEscapeSequences(const std::string& text) {
 }
 
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
-                                     const TailReader& tail) {
+                                     const TailReader& tail, FolderOwner owner) {
   Duration left = kTailsTimeout;
   for (LastWords& words : dead) {
     const TimePoint begin = SteadyNow();
     rendezvous::FailureReport& report = words.report;
-    ReadErrorFileOf(words);
+    const bool is_removed = ReadErrorFileOf(words, owner);
     if (room == 0) {
       words.is_left_out = !words.is_failure && (report.error || !report.error_file.empty());
       report.error.reset();
       report.error_file.clear();
-      words.warning.clear();
+      if (!is_removed) words.warning.clear();
       continue;
     }
     words.is_failure = words.is_failure || report.error;

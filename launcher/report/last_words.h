@@ -36,8 +36,8 @@ inline constexpr size_t kMaxErrorFileBytes = 1 << 20;
 using rendezvous::kMaxErrorMessageBytes;
 using rendezvous::kMaxTracebackBytes;
 
-// The file's bytes. NotFound: there is none, or it is empty. Other errors say in one line why it is
-// not read: a symbolic link, a directory, a FIFO, too large. Never waits.
+// The file's bytes. NotFound: there is none, or it is empty. OutOfRange: it is too large. All
+// errors say in one line why it is not read: a symbolic link, a directory, a FIFO. Never waits.
 absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
 
 // What stands in an error file becomes the report's `error` and `left_peer`. InvalidArgument: one
@@ -63,10 +63,17 @@ using TailReader = std::function<std::string(int local_rank, size_t max_lines, D
 // character, as Python's coloured tracebacks have them. One that does not end stays.
 std::string WithoutEscapeSequences(const std::string& text);
 
+// Whose the folder is in which error files are.
+enum class FolderOwner {
+  kUser,    // named by --log_dir: what is in it stays
+  kDdprun,  // a temporary one, mostly of memory: nobody would look for what is in it
+};
+
 // `dead` with the texts of the first `room` failures among them. The tails of all are waited for
-// half a second together. An error file that says that a peer left is removed.
+// half a second together. An error file that says that a peer left is removed, and in a folder of
+// ours one that is too large to be read.
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
-                                     const TailReader& tail);
+                                     const TailReader& tail, FolderOwner owner);
 
 }  // namespace ddprun::launcher
 

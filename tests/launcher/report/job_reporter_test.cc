@@ -250,6 +250,24 @@ TEST_CASE("job reporter: a worker that ended because a peer left stands back for
   }
 }
 
+TEST_CASE("job reporter: an error file that is too large stays where the user named a folder") {
+  for (const bool is_named : {false, true}) {
+    Fixture fixture;
+    fixture.reporter.reset();
+    JobReporter::Options options{.part = {NodeId{"n1"}, "alpha"}};
+    options.part.config.workers_per_node = 2;
+    if (is_named) options.part.config.log_dir = fixture.dir.path().string();
+    fixture.Make(std::move(options));
+    fixture.Start(1);
+    fixture.LeaveErrorFile(1, std::string(kMaxErrorFileBytes + 1, ' '));
+    CHECK(fixture.FailSecond().error_file == (is_named ? fixture.ErrorFile(1) : ""));
+    CHECK(std::ifstream(fixture.ErrorFile(1)).good() == is_named);
+    const std::string said = fixture.Console();
+    CHECK(Holds(said, "is larger than 1048576 bytes"));
+    CHECK(Holds(said, "it is removed") != is_named);
+  }
+}
+
 TEST_CASE("job reporter: no error file, nothing for whoever started the agent") {
   Fixture fixture;
   fixture.Start(1);

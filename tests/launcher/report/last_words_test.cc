@@ -27,13 +27,15 @@ struct Fixture {
   void Leave(int local_rank, const std::string& text) const {
     std::ofstream(dir.File("error" + std::to_string(local_rank))) << text;
   }
-  std::vector<LastWords> Read(const std::vector<LastWords>& dead, size_t room = 32) {
-    return ReadLastWords(dead, room, [this](int local_rank, size_t max_lines, Duration timeout) {
+  std::vector<LastWords> Read(const std::vector<LastWords>& dead, size_t room = 32,
+                              FolderOwner owner = FolderOwner::kUser) {
+    const auto tail = [this](int local_rank, size_t max_lines, Duration timeout) {
       CHECK(max_lines > 0);
       CHECK(timeout <= kTailTimeout);
       asked.push_back(local_rank);
       return "last of " + std::to_string(local_rank);
-    });
+    };
+    return ReadLastWords(dead, room, tail, owner);
   }
 
   testing::TempDir dir;
@@ -97,6 +99,33 @@ TEST_CASE("last words: an error file that cannot be used is named, with its rank
   CHECK(words[0].is_failure);
 }
 
+TEST_CASE("last words: an error file that is too large is removed from our own folder alone") {
+  Fixture fixture;
+  const std::string huge(kMaxErrorFileBytes + 1, ' ');
+  for (const int local_rank : {0, 1}) fixture.Leave(local_rank, huge);
+  fixture.Leave(2, "{");
+  const std::vector<LastWords> dead = {fixture.Dead(0), fixture.Dead(2, false),
+                                       fixture.Dead(1, false)};
+  const auto is_there = [&](int local_rank) {
+    return std::ifstream(fixture.dir.File("error" + std::to_string(local_rank))).good();
+  };
+  const std::string named = "warning: the error file of rank 4, " + fixture.dir.File("error0") +
+                            ", is larger than 1048576 bytes";
+  LastWords words = fixture.Read(dead)[0];
+  CHECK(words.warning == named);
+  CHECK(words.report.error_file == fixture.dir.File("error0"));
+  CHECK(is_there(0));
+  // Where there is no room for texts as well.
+  const std::vector<LastWords> ours = fixture.Read(dead, /*room=*/1, FolderOwner::kDdprun);
+  CHECK(ours[0].warning == named + "; it is removed, as --log_dir names no folder to keep it in");
+  CHECK(ours[0].report.error_file == "");
+  CHECK_FALSE(is_there(0));
+  CHECK(ours[2].warning.find("it is removed") != std::string::npos);
+  CHECK_FALSE(ours[2].is_left_out);
+  CHECK_FALSE(is_there(1));
+  CHECK(is_there(2));  // what is only broken can be looked at
+}
+
 TEST_CASE("last words: who was told to stop failed only with an error file, and is asked no more") {
   Fixture fixture;
   fixture.Leave(1, R"({"message": "lost it on the way"})");
@@ -145,8 +174,9 @@ TEST_CASE("last words: what steers a terminal is cut out of them, what looks lik
   Fixture fixture;
   fixture.Leave(0, R"({"message": {"message": "\u001b[1mboom\u001b[0m", "extraInfo":)"
                    R"( {"py_callstack": "at \u001b[35m3\u001b[0m"}}})");
-  const std::vector<LastWords> words = ReadLastWords(
-      {fixture.Dead(0)}, 1, [](int, size_t, Duration) { return "\x1b[31mred\x1b[0m"; });
+  const auto tail = [](int, size_t, Duration) { return "\x1b[31mred\x1b[0m"; };
+  const std::vector<LastWords> words =
+      ReadLastWords({fixture.Dead(0)}, 1, tail, FolderOwner::kUser);
   CHECK(words[0].report.stderr_tail == "red");
   CHECK(words[0].report.error->message == "boom");
   CHECK(words[0].report.error->traceback == "at 3");
