@@ -12,13 +12,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/rank_assignment.h"
+#include "rendezvous/net/connect_error.h"
 #include "rendezvous/net/peer_user.h"
 #include "rendezvous/tls/stream.h"
 #include "rendezvous/wire/checked_fields.h"
@@ -38,17 +38,12 @@ constexpr char kSameToken[] = "all nodes need the same token (--token_file or DD
 constexpr char kOneAuthority[] =
     "all nodes need certificates of one authority (--tls_cert, --tls_key, --tls_ca)";
 
-// EADDRNOTAVAIL has two meanings, of which the second is seen where IPv6 is switched off.
-constexpr char kNoLocalPort[] =
-    "no local port is free for a connection (EADDRNOTAVAIL): widen net.ipv4.ip_local_port_range, "
-    "or end what holds its ports; or this machine has no address of that kind";
-
 // EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {
   const bool is_unanswered = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
                              error == EHOSTDOWN || error == ENETDOWN;
   return {.outcome = error == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable,
-          .text = error == EADDRNOTAVAIL ? kNoLocalPort : std::generic_category().message(error),
+          .text = ConnectErrorText(error),
           .is_unanswered = is_unanswered};
 }
 

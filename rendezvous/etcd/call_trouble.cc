@@ -1,11 +1,13 @@
 #include "rendezvous/etcd/call_trouble.h"
 
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/net/connect_error.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -76,6 +78,9 @@ std::string CallTrouble(absl::StatusCode code, const std::string& message, bool 
         ")");
   }
   if (std::string trouble = is_tls ? TlsTrouble(message) : ""; !trouble.empty()) return trouble;
+  // The kernel's word, whichever call of gRPC's it came from.
+  const std::error_code no_port = std::make_error_code(std::errc::address_not_available);
+  if (absl::StrContains(message, no_port.message())) return ConnectErrorText(no_port.value());
   const std::string cause = EscapeControl(Unwrapped(message));
   return cause.substr(0, CharacterStart(cause, kMaxCauseBytes));
 }

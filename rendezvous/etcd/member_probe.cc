@@ -5,9 +5,9 @@
 
 #include <cerrno>
 #include <string_view>
-#include <system_error>
 
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/net/connect_error.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -24,9 +24,7 @@ bool IsSettings(std::string_view header) {
          header.substr(5) == std::string_view("\0\0\0\0", 4);
 }
 
-absl::Status Unanswered(int error) {
-  return absl::UnavailableError(std::generic_category().message(error));
-}
+absl::Status Unanswered(int error) { return absl::UnavailableError(ConnectErrorText(error)); }
 
 absl::Status WaitFor(int fd, short events, TimePoint by, const Interrupt& cancelled) {
   switch (cancelled.WaitForFd(fd, events, by)) {

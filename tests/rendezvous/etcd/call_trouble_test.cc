@@ -32,6 +32,8 @@ TEST_CASE("call trouble: what gRPC wraps around the cause is left out") {
         "it hears of no leader: it is cut off from most members, or they elect one (etcdserver: no "
         "leader)");
   CHECK(plain(Connecting("Socket closed")) == "Socket closed");
+  CHECK(plain(Connecting("Failed to connect to remote host: Cannot assign requested address"))
+            .find("no local port is free") == 0);
   CHECK(plain(std::string(1000, 'x')).size() == 300);
   CHECK(plain("a\x1b[0m") == "a\\x1b[0m");
   CHECK(CallTrouble(StatusCode::kDeadlineExceeded, "Deadline Exceeded", true) ==
