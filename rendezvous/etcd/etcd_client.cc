@@ -132,7 +132,7 @@ struct EtcdClient::Connections {
     }
     addresses = found.addresses.size();
     const SocketAddress& address = at.address = found.addresses[at.turn % addresses];
-    if (!options.is_tls) {  // in TLS only who is known says a word
+    if (!options.is_tls) {  // who has TLS answers nothing in the clear
       const TimePoint by = std::min(deadline, SteadyNow() + kMemberPatience);
       if (const auto probed = ProbeMember(address, by, cancelled); !probed.ok()) {
         const std::string text =
@@ -237,10 +237,13 @@ struct EtcdClient::Connections {
     return ProbeMember(members[member].address, by, cancelled).value_or(false);
   }
 
-  // At each of its addresses until one answers. NOT_FOUND: the member is none that can be asked.
+  // At each of its addresses until one answers. NOT_FOUND: the member is none that can be asked, by
+  // its name or as no address of it has TLS.
   template <typename Call>
   absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
-    size_t addresses = 1;
+    size_t addresses = 0;
+    size_t without_tls = 0;
+    absl::Status in_the_clear;  // what the last of those is told with
     for (size_t tries = 1;; ++tries) {
       const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
           ChannelTo(member, deadline, addresses);
@@ -248,13 +251,17 @@ struct EtcdClient::Connections {
           channel.ok() ? AskChannel(*channel, member, deadline, call) : channel.status();
       if (status.ok() || !absl::IsUnavailable(status)) return status;
       if (HasNoTls(member, status, deadline)) {
-        return absl::NotFoundError(
-            absl::StrCat("etcd at ", Name(member),
-                         ": it speaks without TLS alone: leave out --rdzv_conf protocol=https, or "
-                         "give etcd a certificate"));
+        ++without_tls;
+        in_the_clear = status;
       }
       Drop(member);
-      if (tries >= addresses || SteadyNow() >= deadline) return status;
+      if (tries < addresses && SteadyNow() < deadline) continue;
+      if (without_tls == 0) return status;
+      if (without_tls != addresses) return in_the_clear;
+      return absl::NotFoundError(
+          absl::StrCat("etcd at ", Name(member),
+                       ": it speaks without TLS alone: leave out --rdzv_conf protocol=https, or "
+                       "give etcd a certificate"));
     }
   }
 

@@ -5,14 +5,17 @@
 #include <signal.h>
 
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <string>
 #include <thread>
 
 #include "rendezvous/base/steady_clock.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/certificates.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/skip.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -192,6 +195,48 @@ TEST_CASE("etcd: asked in TLS, one that speaks in the clear alone is named once 
   in_tls.is_tls = true;
   status = EtcdClient(in_tls).Get("k", Soon()).status();
   CHECK_MESSAGE(absl::IsUnavailable(status), status.ToString());
+}
+
+TEST_CASE("etcd: asked in TLS, a name's first address without it is passed over for the next") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  const testing::TempDir files;
+  const testing::Certificate authority = testing::MakeAuthority();
+  const testing::Certificate server =
+      MakeServerCertificate(authority, "IP:127.0.0.1,DNS:etcd.test");
+  std::ofstream(files.File("ca")) << authority.certificate;
+  std::ofstream(files.File("cert")) << server.certificate;
+  std::ofstream(files.File("key")) << server.key;
+  const EtcdCluster plain({.members = 1});
+  const EtcdCluster in_tls(
+      {.members = 1,
+       .more = {"--cert-file=" + files.File("cert"), "--key-file=" + files.File("key")},
+       .scheme = "https",
+       .ctl = {"--cacert=" + files.File("ca")}});
+  EtcdOptions options = OneMember(2379);
+  options.members[0].host = "etcd.test";
+  options.is_tls = true;
+  options.authority_file = files.File("ca");
+  EtcdClient client(options, [&](const std::string&, uint16_t) {
+    return Resolution{
+        Resolution::Outcome::kFound,
+        "",
+        {*ParseIp("127.0.0.1", plain.port(0)), *ParseIp("127.0.0.1", in_tls.port(0))}};
+  });
+  const auto status = client.Get("k", Soon()).status();
+  CHECK_MESSAGE(status.ok(), status.ToString());
+  // Where no address has TLS, that is said; one that is closed may have it later.
+  const ReservedPort nobody;
+  for (const bool is_closed : {false, true}) {
+    EtcdClient none(options, [&](const std::string&, uint16_t) {
+      const uint16_t next = is_closed ? nobody.port() : plain.port(0);
+      return Resolution{Resolution::Outcome::kFound,
+                        "",
+                        {*ParseIp("127.0.0.1", next), *ParseIp("127.0.0.1", plain.port(0))}};
+    });
+    const auto why = none.Get("k", Soon()).status();
+    CHECK_MESSAGE(absl::IsFailedPrecondition(why) != is_closed, why.ToString());
+    CHECK_MESSAGE(absl::IsUnavailable(why) == is_closed, why.ToString());
+  }
 }
 
 TEST_CASE("etcd: a resolver that hangs is waited for as long as a member, and by nobody's end") {
