@@ -12,7 +12,7 @@ namespace {
 // When the user is told for what is waited.
 constexpr Duration kTellAfter = std::chrono::seconds(5);
 constexpr size_t kMostNamed = 4;
-constexpr size_t kMostThreads = 4096;
+constexpr size_t kMostThreads = 4096;  // looked at, of all survivors together
 constexpr size_t kMostWait = 64;
 
 // Of a thread that waits for the kernel alone, by its folder in /proc: where in the kernel, "it
@@ -35,13 +35,13 @@ std::string WaitOf(const std::filesystem::path& thread) {
   return is_known ? "in " + wait : "it does not say where";
 }
 
-// Its main thread may have ended: each other one that waits keeps the process.
-std::string WaitOf(pid_t pid) {
+// Its main thread may have ended: each other one that waits keeps the process. `left`: how many
+// threads may still be looked at.
+std::string WaitOf(pid_t pid, size_t& left) {
   std::error_code error;
   std::filesystem::directory_iterator thread("/proc/" + std::to_string(pid) + "/task", error);
-  for (size_t seen = 0;
-       !error && thread != std::filesystem::directory_iterator() && seen < kMostThreads;
-       thread.increment(error), ++seen) {
+  for (; !error && thread != std::filesystem::directory_iterator() && left > 0;
+       thread.increment(error), --left) {
     if (std::string wait = WaitOf(thread->path()); !wait.empty()) return wait;
   }
   return "";
@@ -64,8 +64,10 @@ std::string LivesOnText(const std::vector<Survivor>& survivors, Duration since_k
   }
   const bool is_one = survivors.size() == 1;
   const std::string who = NamesOf(survivors) + (is_one ? " lives on" : " live on") + when;
+  size_t left = kMostThreads;
   for (const Survivor& survivor : survivors) {
-    const std::string wait = WaitOf(survivor.pid);
+    if (left == 0) break;
+    const std::string wait = WaitOf(survivor.pid, left);
     if (wait.empty()) continue;
     const std::string whom = is_one ? "it" : "rank " + std::to_string(survivor.rank);
     return who + "the kernel holds " + whom + " (" + wait +

@@ -1,8 +1,19 @@
 #include "launcher/process/survivors.h"
 
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include <doctest/doctest.h>
+
+#include "tests/support/subprocess.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -11,6 +22,52 @@ using namespace std::chrono_literals;
 
 // Of which there are none in /proc.
 constexpr pid_t kNobody = 1 << 30;
+
+// A process that waits for the kernel alone: for its child, which it has begun as vfork does.
+class Waiting {
+ public:
+  Waiting() : pid_(fork()) {
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) Wait();
+    CHECK(testing::Eventually([this] {
+      std::ifstream stat("/proc/" + std::to_string(pid_) + "/stat");
+      const std::string text(std::istreambuf_iterator<char>(stat), {});
+      return text.find(") D ") != std::string::npos;
+    }));
+  }
+  ~Waiting() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void Wait() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    static std::array<char, 65536> stack;
+    const auto live = [](void*) -> int {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;) pause();
+    };
+    clone(live, stack.data() + stack.size(), CLONE_VFORK | SIGCHLD, nullptr);
+    _exit(0);
+  }
+
+  const pid_t pid_;
+};
+
+TEST_CASE("survivors: who waits for the kernel is looked for among so many threads of all") {
+  const Waiting waiting;
+  const SurvivorWatch watch(200ms);
+  std::vector<Survivor> few(3, {.rank = 0, .pid = getpid()});
+  few.push_back({.rank = 7, .pid = waiting.pid()});
+  const std::string found = watch.GivenUpText(few);
+  CHECK_MESSAGE(found.find("the kernel holds rank 7 (i") != std::string::npos, found);
+  std::vector<Survivor> many(5000, {.rank = 0, .pid = getpid()});
+  many.push_back(few.back());
+  const std::string left = watch.GivenUpText(many);
+  CHECK_MESSAGE(left.ends_with("the kernel holds them or another user owns them"), left);
+}
 
 TEST_CASE("survivors: they are told of once after five seconds and given up after a minute") {
   SurvivorWatch watch(60s);
