@@ -42,6 +42,9 @@ constexpr char kWhatIsLost[] =
     "; a coordinator that is started again in its place knows of this job only what its nodes "
     "still know";
 
+// What the thread is at, or will be with what it is asked for next.
+enum class Work { kRead, kWrite, kTidy };
+
 std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/job"); }
 
 std::string NewPathOf(const std::string& run_dir) { return PathOf(run_dir) + ".new"; }
@@ -83,6 +86,29 @@ std::optional<Record> Read(const std::string& path) {
     text.append(buffer, static_cast<size_t>(size));
   }
   return std::nullopt;
+}
+
+std::string SilenceText(Work work, const std::string& run_dir) {
+  constexpr char kSilent[] = "\": its file system does not answer";
+  switch (work) {
+    case Work::kRead:
+      return absl::StrCat("job file: read \"", PathOf(run_dir), kSilent,
+                          "; what a coordinator before this one has left there is not known",
+                          kWhatIsLost);
+    case Work::kTidy:
+      return absl::StrCat("job file: remove what ended jobs have left beside \"", run_dir, kSilent,
+                          kWhatIsLost);
+    case Work::kWrite:
+      break;
+  }
+  return absl::StrCat("job file: write \"", PathOf(run_dir), kSilent, kWhatIsLost);
+}
+
+std::string StaysText(const std::string& run_dir) {
+  return absl::StrCat("job file: remove \"", PathOf(run_dir),
+                      "\": its file system does not answer; a record of this job may stay, and the "
+                      "next job of this --rdzv_id on this port may take it up as its own past: "
+                      "remove the file first");
 }
 
 // Whether what is written must outlive the machine's fall.
@@ -212,12 +238,17 @@ void Recall(const Record& record, Beginning& beginning) {
   if (beginning.is_remembered) beginning.instance = record.instance;
 }
 
-absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
+namespace {
+
+// BeginJob. `on_read` is called when the earlier file has been read, or is none.
+absl::StatusOr<Beginning> ReadAndWrite(const std::string& run_dir,
+                                       const std::function<void()>& on_read) {
   Beginning beginning = BeginAnew();
   // The new instance is not written: until a node has heard it nobody needs it, and a round of an
   // earlier coordinator may show that the job has another one.
   Record record{.instance = {}, .epoch = beginning.epoch, .verdict = std::nullopt};
   std::optional<Record> last = Read(PathOf(run_dir));
+  on_read();
   // Without an earlier file the write only tells whether it can be written: the time of day gives
   // the next start a higher epoch anyway.
   const Durability durability = last ? Durability::kSynced : Durability::kNone;
@@ -230,6 +261,12 @@ absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
   const absl::Status status = Write(run_dir, record, durability);
   if (!status.ok()) return status;
   return beginning;
+}
+
+}  // namespace
+
+absl::StatusOr<Beginning> BeginJob(const std::string& run_dir) {
+  return ReadAndWrite(run_dir, [] {});
 }
 
 absl::Status WriteJob(const std::string& run_dir, const Record& record) {
@@ -247,6 +284,7 @@ struct JobFile::Next {
   std::optional<Record> record;
   std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
   std::optional<TimePoint> asked_at;  // since when the thread has something that is not done
+  Work work = Work::kWrite;
   bool is_silence_told = false;
   std::function<void(const std::string&)> on_failure;
   UniqueFd lock;            // the thread's, like what follows
@@ -271,19 +309,28 @@ struct JobFile::Next {
   void Answered() {
     const std::lock_guard lock(mutex);
     asked_at = record ? std::optional(SteadyNow()) : std::nullopt;
+    work = Work::kWrite;
     is_silence_told = false;
+  }
+
+  void Turn(Work to) {
+    const std::lock_guard lock(mutex);
+    work = to;
   }
 };
 
 JobFile::JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure)
-    : run_dir_(std::move(run_dir)), next_(std::make_shared<Next>()), thread_(kEndLimit) {
+    : run_dir_(std::move(run_dir)),
+      next_(std::make_shared<Next>()),
+      thread_(kEndLimit),
+      teller_(kWordsLimit) {
   next_->on_failure = std::move(on_failure);
 }
 
 absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(
     std::string run_dir, std::function<void(const std::string&)> on_failure) {
   auto file = std::unique_ptr<JobFile>(new JobFile(std::move(run_dir), std::move(on_failure)));
-  if (file->thread_.is_running()) return file;
+  if (file->thread_.is_running() && file->teller_.is_running()) return file;
   return absl::ResourceExhaustedError(
       absl::StrCat("start a thread for the job's file: ", kNoThreadText));
 }
@@ -294,12 +341,15 @@ absl::StatusOr<Beginning> JobFile::Begin(uint16_t, Duration timeout) {
   {
     const std::lock_guard lock(next_->mutex);
     next_->asked_at = SteadyNow();
+    next_->work = Work::kRead;
   }
   thread_.Post([begun, next = next_, run_dir = run_dir_] {
     // First what is there, if anything is: nobody may remove it any more. Then what stands now.
     const UniqueFd earlier = LockJob(run_dir, LOCK_SH);
-    absl::StatusOr<Beginning> beginning = BeginJob(run_dir);
+    absl::StatusOr<Beginning> beginning =
+        ReadAndWrite(run_dir, [&next] { next->Turn(Work::kWrite); });
     next->lock = LockJob(run_dir, LOCK_SH);
+    next->Turn(Work::kTidy);
     begun->set_value(std::move(beginning));
     ForgetAbandonedJobs(run_dir);
     next->Answered();
@@ -319,21 +369,16 @@ void JobFile::Write(const Record& record, std::function<void()> on_written) {
 void JobFile::Look(TimePoint now) {
   std::unique_lock lock(next_->mutex);
   if (!next_->asked_at || now - *next_->asked_at < kSilentAfter) return;
+  if (std::exchange(next_->is_silence_told, true)) return;
+  const Work work = next_->work;
   lock.unlock();
-  TellSilence();
+  Tell(SilenceText(work, run_dir_));
 }
 
 // Not on the caller's thread: our words may go where nobody answers, either.
-void JobFile::TellSilence() {
-  {
-    const std::lock_guard lock(next_->mutex);
-    if (std::exchange(next_->is_silence_told, true)) return;
-  }
-  if (!teller_) teller_.emplace(kWordsLimit);
-  teller_->Post([next = next_, path = PathOf(run_dir_)] {
-    if (!next->on_failure) return;
-    next->on_failure(absl::StrCat("job file: write \"", path, "\": its file system does not answer",
-                                  kWhatIsLost));
+void JobFile::Tell(std::string text) const {
+  teller_.Post([next = next_, text = std::move(text)] {
+    if (next->on_failure) next->on_failure(text);
   });
 }
 
@@ -343,10 +388,13 @@ void JobFile::Forget(Duration timeout) {
     ForgetJob(run_dir);
     forgotten->set_value();
   });
-  const Duration patience = std::max(Duration{0}, timeout - kWordsLimit);
-  if (forgotten->get_future().wait_for(patience) == std::future_status::ready) return;
-  TellSilence();
-  teller_.reset();  // waits for the words
+  const Duration for_words = std::min(kWordsLimit, timeout / 4);
+  const std::future_status end = forgotten->get_future().wait_for(timeout - for_words);
+  if (end == std::future_status::ready) return;
+  Tell(StaysText(run_dir_));
+  const auto told = std::make_shared<std::promise<void>>();
+  teller_.Post([told] { told->set_value(); });
+  told->get_future().wait_for(for_words);
 }
 
 }  // namespace ddprun::rendezvous

@@ -41,15 +41,16 @@ std::optional<Record> DecodeRecord(const std::string& text);
 void Recall(const Record& record, Beginning& beginning);
 
 // Does all of this on a thread of its own: a file system that does not answer must not hold up the
-// coordinator. The destructor waits a second at most for what was asked for. Calls from any thread.
+// coordinator, and says so on another one. The destructor waits a second at most for what was asked
+// for, and half a second for what is said. Calls from any thread.
 class JobFile final : public JobMemory {
  public:
   static constexpr Duration kSilentAfter = std::chrono::seconds(5);
 
   // RESOURCE_EXHAUSTED: the system has no thread left. `on_failure`, which may be empty, is told
   // what keeps a record from the disk, once until one gets there again: an error, or, by Look, that
-  // the disk has not answered for kSilentAfter, or, by Forget, that it does not. It is told on
-  // threads that may outlive this object.
+  // the disk has not answered for kSilentAfter. By Forget it is told that the record stays, as the
+  // disk does not answer. It is told on threads that may outlive this object.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(
       std::string run_dir, std::function<void(const std::string&)> on_failure = {});
   // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
@@ -58,7 +59,7 @@ class JobFile final : public JobMemory {
   absl::StatusOr<Beginning> Begin(uint16_t port, Duration timeout) override;
   void Write(const Record& record, std::function<void()> on_written) override;
   void Look(TimePoint now) override;
-  // ForgetJob, after all that was asked for.
+  // ForgetJob, after all that was asked for. The disk has three quarters of the time at least.
   void Forget(Duration timeout) override;
 
  private:
@@ -66,12 +67,12 @@ class JobFile final : public JobMemory {
 
   JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure);
 
-  void TellSilence();
+  void Tell(std::string text) const;
 
   const std::string run_dir_;
   const std::shared_ptr<Next> next_;
   HelperThread thread_;
-  std::optional<HelperThread> teller_;  // of that the first one hangs
+  const HelperThread teller_;  // of that the first one hangs
 };
 
 }  // namespace ddprun::rendezvous

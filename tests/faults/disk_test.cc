@@ -52,6 +52,9 @@ std::map<std::string, std::string> HungDisk(const Job& job) {
 constexpr char kSilent[] =
     "/job\": its file system does not answer; a coordinator that is started again in "
     "its place knows of this job only what its nodes still know";
+constexpr char kStays[] =
+    "/job\": its file system does not answer; a record of this job may stay, and the next job of "
+    "this --rdzv_id on this port may take it up as its own past: remove the file first";
 
 // For longer than the evict time, and until the job is over.
 std::string HangDisk(Bench& bench) {
@@ -80,9 +83,9 @@ std::string HangDisk(Bench& bench) {
   if (!bench.Ends(apart.coordinator(), 0)) {
     return "the coordinator does not end with 0:" + apart.coordinator().Describe();
   }
-  return CountIn(apart.coordinator().err(), kSilent) == 1
-             ? ""
-             : "not told once:" + apart.coordinator().Describe();
+  const std::string said = apart.coordinator().err();
+  const bool is_told = CountIn(said, kSilent) == 1 && CountIn(said, kStays) == 1;
+  return is_told ? "" : "not told once:" + apart.coordinator().Describe();
 }
 
 TEST_CASE("F34: a coordinator whose disk hangs says so, and neither contact nor end waits for it") {
@@ -111,7 +114,9 @@ std::string HangDiskOfHost(Bench& bench) {
     if (!bench.Ends(*node, 0)) return "a verdict waits for a disk that hangs:" + node->Describe();
   }
   if (!job.HasFile("fired")) return "the fault did not fire";
-  return CountIn(nodes[0]->err(), kSilent) == 1 ? "" : "not told once:" + nodes[0]->Describe();
+  const std::string said = nodes[0]->err();
+  const bool is_told = CountIn(said, kSilent) == 0 && CountIn(said, kStays) == 1;
+  return is_told ? "" : "not told once:" + nodes[0]->Describe();
 }
 
 TEST_CASE("F34: an agent whose disk hangs tells the verdict of its job, and ends") {

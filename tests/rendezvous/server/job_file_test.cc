@@ -32,31 +32,6 @@ uint64_t Next(const std::string& directory) {
   return epoch->epoch.value;
 }
 
-// What the user was told, on whichever thread.
-class Told {
- public:
-  void Add(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    all_ += text + "\n";
-    changed_.notify_all();
-  }
-  std::string all() {
-    const std::lock_guard lock(mutex_);
-    return all_;
-  }
-  // When there is something.
-  std::string Await() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(30), [this] { return !all_.empty(); });
-    return all_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::string all_;
-};
-
 TEST_CASE("job file: each start counts one up") {
   const testing::TempDir directory;
   const uint64_t first = Next(directory.path());
@@ -291,64 +266,6 @@ TEST_CASE("job file: what was killed long ago is removed by the next job") {
   for (const char* name : {"living", "just_now", "next"}) {
     CHECK(std::filesystem::exists(run_dir(name) + "/job"));
   }
-}
-
-TEST_CASE(
-    "job file: one that does not answer holds up nobody for longer than asked for, and is told") {
-  const testing::TempDir directory;
-  const std::string run = directory.File("run");
-  REQUIRE(mkdir(run.c_str(), 0700) == 0);
-  // Opening a FIFO without a writer waits: as good as a file system that hangs.
-  const std::string path = run + "/job";
-  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  const auto told = std::make_shared<Told>();
-  {
-    auto file = JobFile::Open(run, [told](const std::string& text) { told->Add(text); });
-    REQUIRE(file.ok());
-    const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
-    REQUIRE(beginning.ok());
-    CHECK(beginning->instance.is_known());
-    CHECK_FALSE(beginning->is_remembered);
-    (*file)->Look(SteadyNow());
-    CHECK(told->all() == "");
-    for (int times = 0; times < 2; ++times) (*file)->Look(SteadyNow() + JobFile::kSilentAfter);
-    const std::string text = "job file: write \"" + path + "\": its file system does not answer; ";
-    CHECK(told->Await().starts_with(text));
-    CHECK(told->all().rfind(text) == 0);
-  }
-  // The thread was left behind. It goes on now, and puts the file there for which it was asked.
-  const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  REQUIRE(writer >= 0);
-  close(writer);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!std::filesystem::is_regular_file(path) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  CHECK(std::filesystem::is_regular_file(path));
-}
-
-TEST_CASE("job file: one that does not answer at the end is left behind, and is told") {
-  const testing::TempDir directory;
-  const std::string run = directory.File("run");
-  REQUIRE(mkdir(run.c_str(), 0700) == 0);
-  const std::string path = run + "/job";
-  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  const auto told = std::make_shared<Told>();
-  {
-    auto file = JobFile::Open(run, [told](const std::string& text) { told->Add(text); });
-    REQUIRE(file.ok());
-    REQUIRE((*file)->Begin(0, std::chrono::milliseconds(50)).ok());
-    (*file)->Forget(std::chrono::milliseconds(50));
-  }
-  CHECK(told->Await().find("its file system does not answer") != std::string::npos);
-  const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  REQUIRE(writer >= 0);
-  close(writer);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (std::filesystem::exists(run) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  CHECK_FALSE(std::filesystem::exists(run));
 }
 
 }  // namespace
