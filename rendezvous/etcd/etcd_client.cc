@@ -4,6 +4,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "rendezvous/etcd/member_names.h"
 #include "rendezvous/etcd/member_probe.h"
 #include "rendezvous/net/channel.h"
+#include "rendezvous/net/connect_error.h"
 #include "rendezvous/net/interrupt.h"
 
 namespace ddprun::rendezvous {
@@ -238,12 +240,12 @@ struct EtcdClient::Connections {
   }
 
   // At each of its addresses until one answers. NOT_FOUND: the member is none that can be asked, by
-  // its name or as no address of it has TLS.
+  // its name, or as it has no TLS: localhost may have an address beside it at which nobody listens.
   template <typename Call>
   absl::Status AskOne(size_t member, TimePoint deadline, const Call& call) {
     size_t addresses = 0;
-    size_t without_tls = 0;
-    absl::Status in_the_clear;  // what the last of those is told with
+    size_t without_tls = 0, refused = 0;
+    absl::Status in_the_clear;  // what the last of the former is told with
     for (size_t tries = 1;; ++tries) {
       const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
           ChannelTo(member, deadline, addresses);
@@ -253,11 +255,13 @@ struct EtcdClient::Connections {
       if (HasNoTls(member, status, deadline)) {
         ++without_tls;
         in_the_clear = status;
+      } else if (absl::StrContains(status.message(), ConnectErrorText(ECONNREFUSED))) {
+        ++refused;
       }
       Drop(member);
       if (tries < addresses && SteadyNow() < deadline) continue;
       if (without_tls == 0) return status;
-      if (without_tls != addresses) return in_the_clear;
+      if (without_tls + refused != addresses) return in_the_clear;
       return absl::NotFoundError(
           absl::StrCat("etcd at ", Name(member),
                        ": it speaks without TLS alone: leave out --rdzv_conf protocol=https, or "
