@@ -108,6 +108,7 @@ ControlPlane::ControlPlane(boost::asio::io_context& io, Options options, JobWatc
       server_(io, [this](const HttpRequest& request,
                          HttpServer::Answer answer) { Handle(request, std::move(answer)); }),
       thread_(io),
+      texts_(thread_),
       stacks_(io, options_.stacks, watch.record()),
       key_(NewKey()) {}
 
@@ -190,7 +191,7 @@ void ControlPlane::GiveStatus(bool is_private, HttpServer::Answer answer) {
       answer(Error(503, kNoSnapshot));
     };
     if (snapshot == nullptr || has_ended_) return give(std::nullopt);
-    RenderOnce(
+    texts_.Give(
         is_private ? "private" : "public", snapshot,
         [is_private](const JobSnapshot& of) { return Render(of, is_private); }, give);
   });
@@ -252,32 +253,13 @@ void ControlPlane::GiveMetrics(const HttpRequest& request, HttpServer::Answer an
       answer({.type = std::string(MetricsContentType(is_open_metrics)), .body = *std::move(text)});
     };
     if (snapshot == nullptr || has_ended_) return give(std::nullopt);
-    RenderOnce(
+    texts_.Give(
         is_open_metrics ? "openmetrics" : "metrics", snapshot,
         [is_open_metrics, id = watch_.record().node_id()](const JobSnapshot& of) {
           return MetricsText(of.job, id, {.is_open_metrics = is_open_metrics});
         },
         give);
   });
-}
-
-void ControlPlane::RenderOnce(const std::string& name, std::shared_ptr<const JobSnapshot> snapshot,
-                              std::function<std::string(const JobSnapshot&)> render,
-                              std::function<void(std::optional<std::string>)> then) {
-  Rendering& rendering = renderings_[name];
-  if (rendering.of == snapshot && rendering.text) return then(rendering.text);
-  rendering.waiting.push_back(std::move(then));
-  if (rendering.waiting.size() > 1) return;  // who came before has asked
-  thread_.Ask<std::string>(
-      "render", "the job's status", kRenderPatience,
-      [snapshot, render = std::move(render)] { return render(*snapshot); },
-      [this, name, snapshot](std::optional<std::string> text) {
-        Rendering& done = renderings_[name];
-        done.of = snapshot;
-        done.text = std::move(text);
-        const auto waiting = std::exchange(done.waiting, {});
-        for (const auto& tell : waiting) tell(done.text);
-      });
 }
 
 void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answer) {

@@ -19,6 +19,7 @@
 #include "launcher/control/control_socket.h"
 #include "launcher/control/http_server.h"
 #include "launcher/control/job_history.h"
+#include "launcher/control/shared_text.h"
 #include "launcher/control/stacks.h"
 #include "launcher/logs/log_router.h"
 #include "launcher/status/job_watch.h"
@@ -91,10 +92,6 @@ class ControlPlane {
   void GiveEvents(bool is_private, HttpServer::Answer answer);
   void GiveMetrics(const HttpRequest& request, HttpServer::Answer answer);
   void GiveStatus(bool is_private, HttpServer::Answer answer);
-  // The text of that name of the snapshot, by `render` on the file thread.
-  void RenderOnce(const std::string& name, std::shared_ptr<const JobSnapshot> snapshot,
-                  std::function<std::string(const JobSnapshot& snapshot)> render,
-                  std::function<void(std::optional<std::string> text)> then);
   void GiveStop(const HttpRequest& request, HttpServer::Answer answer);
   void GiveLogs(const HttpRequest& request, bool is_private, HttpServer::Answer answer);
   void GiveDump(const HttpRequest& request, HttpServer::Answer answer);
@@ -115,6 +112,7 @@ class ControlPlane {
   const Hooks hooks_;
   HttpServer server_;
   FileThread thread_;
+  SharedText texts_;  // made by it
   Stacks stacks_;
   bool is_dumping_ = false;
   std::shared_ptr<std::string> socket_path_;  // the thread's; null: Start was not called
@@ -124,13 +122,6 @@ class ControlPlane {
   JobHistory history_;         // for the page
   bool is_rendering_ = false;  // for those who follow
   TimePoint publish_again_at_{};
-  // One text of a snapshot, which is made once however many ask.
-  struct Rendering {
-    std::shared_ptr<const JobSnapshot> of;  // null: none was made yet
-    std::optional<std::string> text;        // none while it is being made
-    std::vector<std::function<void(std::optional<std::string>)>> waiting;
-  };
-  std::map<std::string, Rendering> renderings_;  // by what it is
   std::map<uint64_t, Asking> asking_;
   std::map<uint64_t, StopAsker> stop_askers_;
   uint64_t last_id_ = uint64_t{1} << 62;  // beyond the watch's own

@@ -13,7 +13,7 @@ calls+='|unlink(at)?|rmdir|remove|[fl]?stat(64|at|at64)?|access|faccessat|fsync|
 calls+='|flock|lockf|fopen(64)?|fgets|fread|getline|u?sleep|nanosleep|clock_nanosleep|waitpid|waitid|wait|system|popen|getaddrinfo'
 
 labels=("$@")
-((${#labels[@]} > 0)) || labels=(//launcher/agent //launcher/report:job_reporter //launcher/progress:trainer_progress //launcher/status:job_watch //launcher/control:control_plane //launcher/control:http_server)
+((${#labels[@]} > 0)) || labels=(//launcher/agent //launcher/report:job_reporter //launcher/progress:trainer_progress //launcher/status:job_watch //launcher/control:control_plane //launcher/control:shared_text //launcher/control:http_server)
 log=$(mktemp "${TMPDIR:-/tmp}/ddprun-executor.XXXXXX")
 trap 'rm -f "$log"' EXIT
 bazel_ build "${labels[@]}" 2>"$log" || { cat "$log"; exit 1; }
