@@ -85,6 +85,35 @@ TEST_CASE("identity: a certificate of another authority is believed by neither s
   }
 }
 
+void SpeakOnly(const TlsIdentity& identity, int version) {
+  REQUIRE(SSL_CTX_set_min_proto_version(identity.context(), version) == 1);
+  REQUIRE(SSL_CTX_set_max_proto_version(identity.context(), version) == 1);
+}
+
+TEST_CASE("identity: who speaks TLS 1.2 at most is refused, whatever certificate it has") {
+  const testing::TempDir dir;
+  const Certificate authority = MakeAuthority();
+  const Machine a(dir, "a", MakeServerCertificate(authority, "DNS:a"), authority.certificate);
+  const Machine b(dir, "b", MakeServerCertificate(authority, "DNS:b"), authority.certificate);
+  const auto old = a.Read();
+  SpeakOnly(*old, TLS1_2_VERSION);
+  {
+    // That alone is what is wrong with it.
+    const auto as_old = b.Read();
+    SpeakOnly(*as_old, TLS1_2_VERSION);
+    const auto [up, down] = Talk(old, as_old);
+    REQUIRE_MESSAGE(up->is_ready(), up->error());
+    REQUIRE_MESSAGE(down->is_ready(), down->error());
+  }
+  for (const bool is_client_old : {true, false}) {
+    const auto [up, down] = is_client_old ? Talk(old, b.Read()) : Talk(b.Read(), old);
+    CHECK_FALSE(up->is_ready());
+    CHECK_FALSE(down->is_ready());
+    const TlsStream& ours = is_client_old ? *down : *up;
+    CHECK_MESSAGE(ours.trouble() != TlsStream::Trouble::kNone, ours.error());
+  }
+}
+
 TEST_CASE("identity: a token and a certificate do not go together") {
   const testing::TempDir dir;
   const Certificate authority = MakeAuthority();
