@@ -25,12 +25,13 @@ class Releases {
  public:
   // A node of the job, by that release.
   std::unique_ptr<Subprocess> Node(const std::string& release,
-                                   const std::vector<std::string>& more = {}) {
+                                   const std::vector<std::string>& more = {},
+                                   Subprocess::Options how = {}) {
     std::vector<std::string> argv = {Runfile(release)};
     for (const std::string& option : job.NodeOptions(1, "2", more)) argv.push_back(option);
     argv.insert(argv.end(), {Runfile("tests/e2e/toy_worker"), "touch:" + job.File("up{rank}"),
                              "until:" + job.File("go")});
-    return job.RunProgram(argv);
+    return job.RunProgram(argv, std::move(how));
   }
 
   std::unique_ptr<Subprocess> Coordinator(const std::string& release) {
@@ -80,6 +81,24 @@ TEST_CASE("releases: a node of another protocol is refused by name, and the job 
     REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
     REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
     CHECK_MESSAGE(!Has(a->err() + b->err(), "error"), a->Describe(), b->Describe());
+  }
+}
+
+TEST_CASE("releases: nodes of two versions that speak one protocol are one job, whoever hosts it") {
+  for (const bool is_host_newer : {true, false}) {
+    CAPTURE(is_host_newer);
+    Releases with;
+    const Subprocess::Options how = {
+        .env = {{"TEST_RELEASE_PROTOCOL", std::to_string(ThisRelease().protocol)}}};
+    auto a = with.Node(is_host_newer ? kNext : kThis, {}, how);
+    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    auto b = with.Node(is_host_newer ? kThis : kNext, {}, how);
+    with.AwaitBothRanks();
+    with.job.Touch("go");
+    REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+    REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+    CHECK_MESSAGE(!Has(a->err() + b->err(), "error"), a->Describe(), b->Describe());
+    CHECK_MESSAGE(!Has(a->err() + b->err(), "protocol"), a->Describe(), b->Describe());
   }
 }
 

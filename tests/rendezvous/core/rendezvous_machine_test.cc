@@ -176,6 +176,21 @@ TEST_CASE("machine: a node of another protocol is refused by name, whatever the 
   CHECK(refused(At(5s)) == Refusal::kOtherJob);
 }
 
+TEST_CASE("machine: a node of another version gets its place where the protocol is the same") {
+  const Policy policy = TestPolicy(2, 2);
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  machine.Step(At(0s), Join(policy, "a", 1));
+  NodeJoined other = Join(policy, "b", 2);
+  other.node.release = {.protocol = ThisRelease().protocol, .version = "0.0.1"};
+  REQUIRE(other.node.release.version != ThisRelease().version);
+  const auto actions = machine.Step(At(1s), other);
+  CHECK(Only<Refuse>(actions).empty());
+  const auto assigns = Only<Assign>(actions);
+  REQUIRE(assigns.size() == 2);
+  CHECK(assigns[1].session == SessionId{2});
+  CHECK(assigns[1].assignment.node_rank == 1);
+}
+
 TEST_CASE("machine: a session serves one node") {
   const Policy policy = TestPolicy(2, 2);
   RendezvousMachine machine(policy, FirstStart(), At(0s));
