@@ -12,6 +12,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <variant>
@@ -20,11 +21,14 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/look_on.h"
 #include "rendezvous/core/question_desk.h"
+#include "rendezvous/server/port_listener.h"
+#include "rendezvous/tls/stream.h"
 #include "rendezvous/wire/convert.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/http2_frames.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/descriptors.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -58,6 +62,7 @@ struct Flood {
   std::string name;
   std::string opening;
   std::function<std::string(uint32_t turn)> more;
+  size_t most_bytes = kFloodBytes;  // over one connection
 };
 
 // One message on stream 1.
@@ -92,7 +97,8 @@ size_t Send(int fd, const Flood& flood, size_t bytes, TimePoint deadline) {
   size_t sent = 0;
   for (uint32_t turn = 0; sent < bytes && SteadyNow() < deadline;) {
     while (pending.size() < 16 * 1024) pending += flood.more(turn++);
-    const ssize_t size = send(fd, pending.data(), pending.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t size = send(fd, pending.data(), std::min(pending.size(), bytes - sent),
+                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0 && errno != EAGAIN) return sent;
     if (size > 0) sent += static_cast<size_t>(size);
     pending.erase(0, static_cast<size_t>(std::max<ssize_t>(size, 0)));
@@ -102,14 +108,28 @@ size_t Send(int fd, const Flood& flood, size_t bytes, TimePoint deadline) {
   return sent;
 }
 
-TEST_CASE("floods: ten megabytes of frames cost the coordinator less than fifty") {
-  EventLog log;
-  const auto coordinator = StartListening(TestPolicy(1, 1));
-  const auto client = Connect(coordinator->port(), TestPolicy(1, 1), log);
-  client->Join(TestNode("a"));
-  const auto assigned = log.Await<Assigned>();
-  REQUIRE_MESSAGE(assigned, log.Text());
+// Ten megabytes of it, over one connection after the other.
+void CheckCost(uint16_t port, const Flood& flood) {
+  const size_t before = ResidentBytes();
+  size_t most = before;
+  const TimePoint deadline = SteadyNow() + kFloodLimit;
+  size_t sent = 0;
+  while (sent < kFloodBytes && SteadyNow() < deadline) {
+    const UniqueFd fd = TryConnectTo(port);
+    REQUIRE(fd.is_open());
+    const size_t bytes = std::min(flood.most_bytes, kFloodBytes - sent);
+    sent += std::max<size_t>(1, Send(fd.get(), flood, bytes, deadline));
+    most = std::max(most, ResidentBytes());
+  }
+  CHECK_MESSAGE(sent >= kFloodBytes, "who ", flood.name, " was not heard");
+  most = SettledBytes(most);
+  CHECK_MESSAGE(most - before < kMaxCostBytes, "who ", flood.name, " cost ",
+                (most - before) / kMegabyte, " MB");
+}
 
+TEST_CASE("floods: ten megabytes of frames cost the coordinator less than fifty") {
+  const auto coordinator = StartListening(TestPolicy(1, 1));
+  LoneMember member(*coordinator);
   const std::string filler = Field("x-filler", std::string(100, 'x'));
   const Flood floods[] = {
       {"opens streams and resets them", Greeting(),
@@ -136,27 +156,80 @@ TEST_CASE("floods: ten megabytes of frames cost the coordinator less than fifty"
       {"joins, then sends data byte by byte", Greeting() + JoinFrames(),
        [](uint32_t) { return Frame(kDataFrame, 0, 1, std::string(1, '\0')); }},
   };
-  for (const Flood& flood : floods) {
-    const size_t before = ResidentBytes();
-    size_t most = before;
-    const TimePoint deadline = SteadyNow() + kFloodLimit;
-    size_t sent = 0;
-    while (sent < kFloodBytes && SteadyNow() < deadline) {
-      const UniqueFd fd = TryConnectTo(coordinator->port());
-      REQUIRE(fd.is_open());
-      sent += std::max<size_t>(1, Send(fd.get(), flood, kFloodBytes - sent, deadline));
-      most = std::max(most, ResidentBytes());
-    }
-    CHECK_MESSAGE(sent >= kFloodBytes, "who ", flood.name, " was not heard");
-    most = SettledBytes(most);
-    CHECK_MESSAGE(most - before < kMaxCostBytes, "who ", flood.name, " cost ",
-                  (most - before) / kMegabyte, " MB");
-  }
+  for (const Flood& flood : floods) CheckCost(coordinator->port(), flood);
+  member.CheckUndisturbed();
+}
 
-  // Who has joined stays.
-  client->ReportSucceeded(assigned->assignment.round);
-  CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
-  CHECK(log.Text().find("contact lost") == std::string::npos);
+// What a client with that identity says first.
+std::string FirstWords(const Identity& identity) {
+  return TlsStream(identity, TlsStream::Role::kClient).TakeOutgoing();
+}
+
+// Records of the largest greeting that there may be, 64 KiB, without its end.
+std::string GreetingRecord(uint32_t turn) {
+  const std::string begin = turn == 0 ? std::string("\x01\x01\x00\x00", 4) : std::string();
+  return std::string("\x16\x03\x01\x40\x00", 5) + begin + std::string(16384 - begin.size(), 'x');
+}
+
+// Little over each connection: what costs is each greeting anew.
+constexpr size_t kEach = 8 * 1024;
+
+TEST_CASE("floods: ten megabytes of TLS greetings cost the coordinator less than fifty") {
+  const Identity ours = IdentityOf("the job's token");
+  const auto coordinator = StartListening(TestPolicy(1, 1), 0, ours);
+  LoneMember member(*coordinator, ours);
+  const std::string others = FirstWords(IdentityOf("another token"));
+  const std::string replayed = FirstWords(ours);
+  std::mt19937 random(1);
+  const Flood floods[] = {
+      {"sends no TLS", "",
+       [&](uint32_t) {
+         std::string bytes(16384, '\0');
+         for (char& byte : bytes) byte = static_cast<char>(random());
+         return bytes;
+       },
+       kEach},
+      {"sends a greeting without an end", "", GreetingRecord, 64 * 1024},
+      {"greets with another token, again and again", "", [&](uint32_t) { return others; }, kEach},
+      {"greets as one with the token did, again and again", "", [&](uint32_t) { return replayed; },
+       kEach},
+      {"greets as one with the token did, and goes on with nonsense", replayed,
+       [](uint32_t) { return std::string("\x17\x03\x03\x40\x00", 5) + std::string(16384, 'x'); },
+       kEach},
+  };
+  for (const Flood& flood : floods) CheckCost(coordinator->port(), flood);
+  member.CheckUndisturbed();
+}
+
+// As CheckCost, but all connections are there at once, as long as they are not closed.
+TEST_CASE("floods: ten megabytes of half TLS greetings side by side cost less than fifty") {
+  const Identity ours = IdentityOf("the job's token");
+  const auto coordinator = StartListening(TestPolicy(1, 1), 0, ours);
+  LoneMember member(*coordinator, ours);
+  size_t connections = 0;
+  std::string says;
+  SUBCASE("thousands") {
+    says = GreetingRecord(0).substr(0, 5000);
+    connections = 2000;
+  }
+  SUBCASE("as many as there may be, each with all that it may say") {
+    for (uint32_t turn = 0; turn < 4; ++turn) says += GreetingRecord(turn);
+    says.resize(kFloodBytes / PortListener::kMaxStrangers);
+    connections = PortListener::kMaxStrangers;
+  }
+  REQUIRE(testing::AllowManyDescriptors() > 2 * connections);
+  std::vector<UniqueFd> fds(connections);
+  const size_t before = ResidentBytes();
+  size_t most = before;
+  for (UniqueFd& fd : fds) {
+    fd = ConnectTo(coordinator->port());
+    SendAll(fd.get(), says);
+    most = std::max(most, ResidentBytes());
+  }
+  most = SettledBytes(most);
+  CHECK_MESSAGE(most - before < kMaxCostBytes, "it cost ", (most - before) / kMegabyte, " MB");
+  fds.clear();
+  member.CheckUndisturbed();
 }
 
 // A node that answers each question with as much as it may.

@@ -4,11 +4,20 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/client/tunnels.h"
+
 namespace ddprun::rendezvous {
 
-std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port) {
+Identity IdentityOf(const std::string& token) {
+  auto identity = TlsIdentity::OfToken(token);
+  REQUIRE_MESSAGE(identity.ok(), identity.status().ToString());
+  return *std::move(identity);
+}
+
+std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port, Identity identity) {
   Coordinator::Options options;
   options.policy = std::move(policy);
+  options.identity = std::move(identity);
   options.listen = Coordinator::Listen{.host = "", .port = port};
   auto coordinator = Coordinator::Start(std::move(options));
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
@@ -30,6 +39,32 @@ std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog
   RendezvousOptions options = RemoteOptions(port, std::move(policy), host);
   options.policy.run_id = run_id;
   return ConnectRendezvous(std::move(options), log.handler());
+}
+
+std::unique_ptr<RendezvousClient> ConnectInSecret(uint16_t port, Policy policy, EventLog& log,
+                                                  Identity identity) {
+  RendezvousOptions options = RemoteOptions(port, std::move(policy));
+  auto tunnels = Tunnels::Start(std::move(identity));
+  REQUIRE_MESSAGE(tunnels.ok(), tunnels.status().ToString());
+  options.tunnels = *std::move(tunnels);
+  return ConnectRendezvous(std::move(options), log.handler());
+}
+
+LoneMember::LoneMember(const Coordinator& coordinator, Identity identity) {
+  const uint16_t port = coordinator.port();
+  const Policy policy = TestPolicy(1, 1);
+  client_ = identity == nullptr ? Connect(port, policy, log_)
+                                : ConnectInSecret(port, policy, log_, std::move(identity));
+  client_->Join(TestNode("a"));
+  const auto assigned = log_.Await<Assigned>();
+  REQUIRE_MESSAGE(assigned, log_.Text());
+  round_ = assigned->assignment.round;
+}
+
+void LoneMember::CheckUndisturbed() {
+  client_->ReportSucceeded(round_);
+  CHECK_MESSAGE(log_.Await<Concluded>(), log_.Text());
+  CHECK_MESSAGE(log_.Text().find("contact lost") == std::string::npos, log_.Text());
 }
 
 }  // namespace ddprun::rendezvous

@@ -8,12 +8,19 @@
 
 #include "rendezvous/client/connect.h"
 #include "rendezvous/server/coordinator.h"
+#include "rendezvous/tls/identity.h"
 #include "tests/rendezvous/server/event_log.h"
 
 namespace ddprun::rendezvous {
 
-// On every address; port 0 is one that the system chooses.
-std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0);
+using Identity = std::shared_ptr<const TlsIdentity>;
+
+// Of who has that token.
+Identity IdentityOf(const std::string& token);
+
+// On every address; port 0 is one that the system chooses. Without an identity all is plain.
+std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0,
+                                            Identity identity = nullptr);
 
 // An agent elsewhere: it never hosts.
 RendezvousOptions RemoteOptions(uint16_t port, Policy policy,
@@ -22,6 +29,23 @@ RendezvousOptions RemoteOptions(uint16_t port, Policy policy,
 std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog& log,
                                           const std::string& host = "127.0.0.1",
                                           const std::string& run_id = "run-1");
+// As Connect, in TLS.
+std::unique_ptr<RendezvousClient> ConnectInSecret(uint16_t port, Policy policy, EventLog& log,
+                                                  Identity identity);
+
+// The one node of a job, which has joined and stays whatever strangers do meanwhile.
+class LoneMember {
+ public:
+  // REQUIRES: the coordinator's policy is TestPolicy(1, 1), and `identity` its own.
+  explicit LoneMember(const Coordinator& coordinator, Identity identity = nullptr);
+  // It has never lost its contact, and ends its job.
+  void CheckUndisturbed();
+
+ private:
+  EventLog log_;
+  std::unique_ptr<RendezvousClient> client_;
+  Round round_;
+};
 
 }  // namespace ddprun::rendezvous
 

@@ -1,5 +1,6 @@
 // Strangers that keep a connection to the rendezvous port alive without ever joining, against the
-// real server: each has five seconds from connecting, whatever it says meanwhile.
+// real server: each has five seconds from connecting, whatever it says meanwhile, also where the
+// job has a token.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,12 +8,12 @@
 #include <cerrno>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "rendezvous/base/steady_clock.h"
-#include "tests/rendezvous/server/event_log.h"
+#include "rendezvous/tls/stream.h"
 #include "tests/rendezvous/server/http2_frames.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
@@ -52,48 +53,76 @@ bool HasEnded(int fd) {
   }
 }
 
-TEST_CASE("strangers: who does not join in five seconds is dropped, however busy it looks") {
-  EventLog log;
-  const auto coordinator = StartListening(TestPolicy(1, 1));
-  const uint16_t port = coordinator->port();
-  const auto client = Connect(port, TestPolicy(1, 1), log);
-  client->Join(TestNode("a"));
-  const auto assigned = log.Await<Assigned>();
-  REQUIRE_MESSAGE(assigned, log.Text());
+struct Stranger {
+  std::string name;
+  Script says;
+};
 
-  const std::string ping = Frame(kPingFrame, 0, 0, std::string(8, 'x'));
-  const std::pair<std::string, Script> rows[] = {
-      {"drips the preface", Drip(Greeting(), 1)},
-      {"drips the headers of a call", Drip(Greeting() + Call(1, "/x"), Greeting().size() + 20)},
-      {"only pings",
-       [&](int turn) { return turn == 0        ? Greeting()
-                              : turn % 15 == 0 ? ping
-                                               : std::string(); }},
-      {"calls what is not there", CallAgainAndAgain("/no/such")},
-      {"opens the agents' stream", CallAgainAndAgain(kAttachPath)},
-  };
-  std::vector<UniqueFd> strangers;
-  for (size_t i = 0; i < std::size(rows); ++i) strangers.push_back(ConnectTo(port));
+// All at once; each must be dropped in time, and not before `earliest`.
+void CheckDropped(uint16_t port, const std::vector<Stranger>& rows, Duration earliest = {}) {
+  std::vector<UniqueFd> fds;
   const TimePoint begin = SteadyNow();
-  size_t open = strangers.size();
+  for (size_t i = 0; i < rows.size(); ++i) fds.push_back(ConnectTo(port));
+  size_t open = fds.size();
   for (int turn = 0; open > 0 && SteadyNow() - begin < kDropLimit; ++turn) {
-    for (size_t i = 0; i < strangers.size(); ++i) {
-      if (!strangers[i].is_open()) continue;
-      SendAll(strangers[i].get(), rows[i].second(turn));
-      if (!HasEnded(strangers[i].get())) continue;
-      strangers[i].Reset();
+    for (size_t i = 0; i < fds.size(); ++i) {
+      if (!fds[i].is_open()) continue;
+      SendAll(fds[i].get(), rows[i].says(turn));
+      if (!HasEnded(fds[i].get())) continue;
+      CHECK_MESSAGE(SteadyNow() - begin >= earliest, "dropped early: who ", rows[i].name);
+      fds[i].Reset();
       --open;
     }
     poll(nullptr, 0, 100);  // the strangers' own pace
   }
-  for (size_t i = 0; i < strangers.size(); ++i) {
-    CHECK_MESSAGE(!strangers[i].is_open(), "still there: who ", rows[i].first);
+  for (size_t i = 0; i < fds.size(); ++i) {
+    CHECK_MESSAGE(!fds[i].is_open(), "still there: who ", rows[i].name);
   }
+}
 
-  // Who has joined stays.
-  client->ReportSucceeded(assigned->assignment.round);
-  CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
-  CHECK(log.Text().find("contact lost") == std::string::npos);
+TEST_CASE("strangers: who does not join in five seconds is dropped, however busy it looks") {
+  const auto coordinator = StartListening(TestPolicy(1, 1));
+  LoneMember member(*coordinator);
+  const std::string ping = Frame(kPingFrame, 0, 0, std::string(8, 'x'));
+  CheckDropped(
+      coordinator->port(),
+      {{"drips the preface", Drip(Greeting(), 1)},
+       {"drips the headers of a call", Drip(Greeting() + Call(1, "/x"), Greeting().size() + 20)},
+       {"only pings",
+        [&](int turn) { return turn == 0        ? Greeting()
+                               : turn % 15 == 0 ? ping
+                                                : std::string(); }},
+       {"calls what is not there", CallAgainAndAgain("/no/such")},
+       {"opens the agents' stream", CallAgainAndAgain(kAttachPath)}});
+  member.CheckUndisturbed();
+}
+
+// What a client with that identity says first.
+std::string FirstWords(const Identity& identity) {
+  return TlsStream(identity, TlsStream::Role::kClient).TakeOutgoing();
+}
+
+TEST_CASE("strangers: who does not end its TLS greeting in five seconds is dropped") {
+  const Identity ours = IdentityOf("the job's token");
+  const auto coordinator = StartListening(TestPolicy(1, 1), 0, ours);
+  LoneMember member(*coordinator, ours);
+  const std::string others = FirstWords(IdentityOf("another token"));
+  // As one says them that has heard them on the wire.
+  const std::string replayed = FirstWords(ours);
+  REQUIRE(others.size() > 200);  // at ten bytes a second it lasts
+  const std::string record("\x17\x03\x03\x00\x35", 5);
+  CheckDropped(coordinator->port(),
+               {{"says nothing", [](int) { return std::string(); }},
+                {"begins a greeting, and says no more",
+                 [](int turn) { return std::string(turn == 0 ? "\x16" : ""); }},
+                {"drips a greeting", Drip(others, 1)},
+                {"drips the second half of one", Drip(others, others.size() / 2)},
+                {"drips one with the job's token", Drip(replayed, 1)},
+                {"says one with the job's token, and no more",
+                 [&](int turn) { return turn == 0 ? replayed : std::string(); }},
+                {"goes on to drip what would prove it", Drip(replayed + record, replayed.size())}},
+               std::chrono::seconds(4));
+  member.CheckUndisturbed();
 }
 
 }  // namespace
