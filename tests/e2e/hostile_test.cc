@@ -3,13 +3,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/job.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/descriptors.h"
+#include "tests/support/loopback.h"
 
 namespace ddprun::testing {
 namespace {
@@ -87,6 +93,79 @@ TEST_CASE("hostile: strangers at the rendezvous and store ports are dropped, the
   job.Touch("go");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+}
+
+// Connections to a port that say nothing. For each that is closed there is a new one at once.
+class SilentCrowd {
+ public:
+  SilentCrowd(uint16_t port, size_t count)
+      : address_(Loopback(port)), fds_(count), polled_(count), thread_([this] { Run(); }) {}
+  ~SilentCrowd() {
+    is_ending_ = true;
+    thread_.join();
+  }
+  SilentCrowd(const SilentCrowd&) = delete;
+  SilentCrowd& operator=(const SilentCrowd&) = delete;
+  // How many were closed.
+  size_t closed() const { return closed_; }
+
+ private:
+  void Run() {
+    for (size_t i = 0; i < fds_.size(); ++i) Open(i);
+    while (!is_ending_) {
+      poll(polled_.data(), polled_.size(), 100);
+      for (size_t i = 0; i < fds_.size() && !is_ending_; ++i) {
+        if (polled_[i].revents == 0) continue;
+        ++closed_;
+        Open(i);
+      }
+    }
+  }
+  void Open(size_t i) {
+    UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    // Its end is a reset, which leaves no port behind that waits a minute.
+    const linger reset{1, 0};
+    setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    // One that finds nobody says so by poll, and is tried again.
+    connect(fd.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_);
+    polled_[i] = {fd.get(), POLLRDHUP, 0};
+    fds_[i] = std::move(fd);
+  }
+
+  const sockaddr_in address_;
+  std::vector<UniqueFd> fds_;
+  std::vector<pollfd> polled_;
+  std::atomic<size_t> closed_{0};
+  std::atomic<bool> is_ending_{false};
+  std::thread thread_;
+};
+
+TEST_CASE("hostile: thousands of silent connections that come again keep no node out of a job") {
+  Job job;
+  std::vector<std::string> more;
+  SUBCASE("plain") {}
+  SUBCASE("with a token") {
+    more = {"--token_file=" + WriteFile(job.File("token"), std::string(32, 'b') + "\n", 0600)};
+  }
+  const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
+                                          "until:" + job.File("go")};
+  auto a = job.Run(job.NodeOptions(1, "2", more), steps);
+  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  constexpr size_t kSpare = 200;  // for the test itself
+  const size_t count = std::min<size_t>(2000, AllowManyDescriptors() - kSpare);
+  const SilentCrowd crowd(static_cast<uint16_t>(job.port()), count);
+  // All have lost their places, most of them to others of the crowd.
+  REQUIRE(Eventually([&] { return crowd.closed() > count; }));
+  auto b = job.Run(job.NodeOptions(1, "2", more), steps);
+  REQUIRE_MESSAGE(job.WaitForFile("up0"), a->Describe(), b->Describe());
+  REQUIRE_MESSAGE(job.WaitForFile("up1"), a->Describe(), b->Describe());
+  const size_t closed = crowd.closed();
+  REQUIRE(Eventually([&] { return crowd.closed() > closed; }));  // they still come
+  job.Touch("go");
+  REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+  REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
+  const std::string said = a->err() + b->err();
+  CHECK_MESSAGE(said.find("error") == std::string::npos, a->Describe(), b->Describe());
 }
 
 }  // namespace
