@@ -45,6 +45,10 @@ class Bench {
   // Counts the descriptors of a process that is to outlive the fault, once their number stays: an
   // agent opens its control socket when its workers run already.
   void NoteDescriptors(const Subprocess& process);
+  // How many those are.
+  size_t SettledDescriptors(const Subprocess& process) const;
+  // Where there is no time before the fault, or too much is gone behind it: how many it may have.
+  void AllowDescriptors(const Subprocess& process, size_t count);
   // The common ending: once all is well again no process has more descriptors than before. "" or
   // what is wrong.
   std::string CheckDescriptors() const;

@@ -23,6 +23,10 @@ void FillUp(EtcdCluster& etcd) {
   REQUIRE_MESSAGE(etcd.Ctl({"alarm", "list"}).find("NOSPACE") != std::string::npos, count);
 }
 
+void NoteDescriptors(Bench& bench, EtcdJob& job) {
+  for (size_t i = 0; i < job.size(); ++i) bench.NoteDescriptors(job.node(i));
+}
+
 TEST_CASE("F20: etcd's space is used up: rounds go on, and the job ends as it should") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd({.members = 1, .more = {"--quota-backend-bytes=2000000"}});
@@ -30,6 +34,8 @@ TEST_CASE("F20: etcd's space is used up: rounds go on, and the job ends as it sh
   job.StartNodes(2, "2", {"--max_restarts=1"});
   job.AwaitWorkers(0, 2);
   const std::vector<int> pids = job.Pids(2);
+  Bench bench;
+  NoteDescriptors(bench, job);
   FillUp(etcd);
   CHECK(job.Pids(2) == pids);
   REQUIRE(kill(pids[1], SIGKILL) == 0);
@@ -42,6 +48,7 @@ TEST_CASE("F20: etcd's space is used up: rounds go on, and the job ends as it sh
     return job.Count(0, word) + job.Count(1, word);
   };
   CHECK_MESSAGE(Eventually([&] { return told() == 1; }), job.Describe());
+  CHECK(bench.CheckDescriptors() == "");
   job.Finish();
   job.CheckAllEndWith(0);
   CHECK(job.Keys() == "");
@@ -100,6 +107,8 @@ TEST_CASE("F20: a login that etcd knows no more is made anew, and the job goes o
   }
   job.AwaitWorkers(0, 2);
   const std::vector<int> pids = job.Pids(2);
+  Bench bench;
+  NoteDescriptors(bench, job);
   // Its tokens are in its memory alone, once it applies the logins no more when it starts.
   const int commits = Commits(etcd);
   REQUIRE(commits >= 0);
@@ -112,6 +121,7 @@ TEST_CASE("F20: a login that etcd knows no more is made anew, and the job goes o
   CHECK(job.Pids(2) == pids);
   REQUIRE(kill(pids[1], SIGKILL) == 0);
   job.AwaitWorkers(1, 2);
+  CHECK(bench.CheckDescriptors() == "");
   job.Finish();
   job.CheckAllEndWith(0);
   // The one that led has deleted them, so it has logged in again.

@@ -77,25 +77,35 @@ Bench::Node StartOn(Bench& bench, const Hosts& hosts, int index) {
 constexpr char kWhatToDo[] = "widen net.ipv4.ip_local_port_range, or end what holds its ports";
 
 // The agent has a port for its workers' store, and none is left for a connection when there is
-// somebody to connect to.
-std::string TakeAllButOne(Bench& bench, const Hosts& hosts) {
+// somebody to connect to. `descriptors`: of an agent in such a job that had its ports at once; 0:
+// this one has them, and its number is put there.
+std::string TakeAllButOne(Bench& bench, const Hosts& hosts, size_t& descriptors) {
   Job& job = bench.job();
   FewPorts ports(hosts.Name(2));
+  const bool is_whole = descriptors == 0;
   const Bench::Node client = StartOn(bench, hosts, 2);
   if (!bench.Says(*client, "(last try: Connection refused)")) return client->Describe();
-  if (!ports.Take(kPorts - 1)) return "the fault did not fire";
+  if (!is_whole && !ports.Take(kPorts - 1)) return "the fault did not fire";
   const Bench::Node host = StartOn(bench, hosts, 1);
-  if (!bench.Says(*client, kWhatToDo)) return "nobody is told:" + client->Describe();
-  if (job.HasFile("up0")) return "the fault did not fire:" + client->Describe();
-  ports.Release();
+  if (!is_whole) {
+    if (!bench.Says(*client, kWhatToDo)) return "nobody is told:" + client->Describe();
+    if (job.HasFile("up0")) return "the fault did not fire:" + client->Describe();
+    ports.Release();
+  }
   if (!job.WaitForFile("up0") || !job.WaitForFile("up1")) {
     return "it does not join when there are ports again:" + client->Describe();
   }
+  if (is_whole) descriptors = bench.SettledDescriptors(*client);
+  bench.AllowDescriptors(*client, descriptors);
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
   job.Touch("go");
   if (!bench.Ends(*client, 0) || !bench.Ends(*host, 0)) {
     return "a node does not end with 0:" + client->Describe() + host->Describe();
   }
-  return CountIn(client->err(), kWhatToDo) == 1 ? "" : "not told once:" + client->Describe();
+  return CountIn(client->err(), kWhatToDo) == (is_whole ? 0 : 1)
+             ? ""
+             : "not told once:" + client->Describe();
 }
 
 // None is left, not even for the workers' store.
@@ -108,10 +118,14 @@ std::string TakeAll(Bench& bench, const Hosts& hosts) {
 }
 
 TEST_CASE("F28: an agent waits for a port for its connection, and says what to do") {
-  std::string why;
-  const auto hosts = Hosts::Make(2, &why);
-  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
-  CheckHolds([&](Bench& bench) { return TakeAllButOne(bench, *hosts); });
+  size_t descriptors = 0;
+  // The kernel keeps the ports of a job that is over for a minute, so each has hosts of its own.
+  for (int times = 0; times < 2; ++times) {
+    std::string why;
+    const auto hosts = Hosts::Make(2, &why);
+    if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+    CheckHolds([&](Bench& bench) { return TakeAllButOne(bench, *hosts, descriptors); });
+  }
 }
 
 TEST_CASE("F28: an agent without a port for its workers' store ends, and says what to do") {

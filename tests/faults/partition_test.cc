@@ -124,11 +124,25 @@ TEST_CASE("F23: of two halves that of the coordinator goes on, and the other one
   CheckHolds([&](Bench& bench) { return HalveAndJoin(bench, *wire); });
 }
 
-std::string HalveForEver(Bench& bench, Wire& wire) {
+// How many descriptors the first two nodes have in a job of two.
+std::string CountOfTwo(Bench& bench, Wire& wire, std::vector<size_t>& counts) {
+  Wired nodes(bench, wire);
+  nodes.Start({1, 2}, {}, {"until:" + bench.job().File("go")});
+  if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    counts.push_back(bench.SettledDescriptors(nodes.node(i)));
+  }
+  bench.job().Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+// `counts`: what the first two may have when the others are gone.
+std::string HalveForEver(Bench& bench, Wire& wire, const std::vector<size_t>& counts) {
   Wired nodes(bench, wire);
   if (!StartFour(bench, wire, nodes, ",join_timeout=3")) {
     return "no round forms:" + nodes.Describe();
   }
+  for (const size_t i : {size_t{0}, size_t{1}}) bench.AllowDescriptors(nodes.node(i), counts[i]);
   const std::string broken = Halve(bench, wire, nodes);
   if (!broken.empty()) return broken;
   for (const size_t i : {size_t{2}, size_t{3}}) {
@@ -139,6 +153,8 @@ std::string HalveForEver(Bench& bench, Wire& wire) {
   if (nodes.Starts(1) != 2 || nodes.Starts(3) != 1 || nodes.Starts(4) != 1) {
     return "another round has begun:" + nodes.Describe();
   }
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
   bench.job().Touch("go");
   for (const size_t i : {size_t{0}, size_t{1}}) {
     if (!bench.Ends(nodes.node(i), 0)) {
@@ -152,7 +168,10 @@ TEST_CASE("F23: of two halves that never meet again that of the coordinator ends
   std::string why;
   const auto wire = Wire::Make(4, &why);
   if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
-  CheckHolds([&](Bench& bench) { return HalveForEver(bench, *wire); });
+  std::vector<size_t> counts;
+  CheckHolds([&](Bench& bench) { return CountOfTwo(bench, *wire, counts); });
+  REQUIRE(counts.size() == 2);
+  CheckHolds([&](Bench& bench) { return HalveForEver(bench, *wire, counts); });
 }
 
 }  // namespace

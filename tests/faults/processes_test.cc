@@ -137,16 +137,20 @@ std::string FillDisk(Bench& bench) {
   // More than lies between a worker and its file.
   const std::string much =
       "for i in $(seq 80); do head -c 100000 /dev/zero | tr '\\0' x; echo; done";
-  const std::string script = "touch " + job.File("up") + "; " + much + "; touch " +
-                             job.File("written") + "; until test -e " + job.File("go") +
-                             "; do sleep 0.01; done";
+  const std::string script = "touch " + job.File("up") + "; until test -e " + job.File("write") +
+                             "; do sleep 0.01; done; " + much + "; touch " + job.File("written") +
+                             "; until test -e " + job.File("go") + "; do sleep 0.01; done";
   const Bench::Node node =
       bench.RunUnder({"/usr/bin/unshare", "--mount", "/bin/sh", "-c", fill, "sh"},
                      {"--log_dir=" + disk, "-r3", "/bin/sh", "-c", script});
   if (!job.WaitForFile("up")) return DidNotFire(*node);
+  bench.NoteDescriptors(*node);
+  job.Touch("write");
   if (!bench.Eventually([&] { return job.HasFile("written"); }))
     return "a full disk holds up the worker";
   if (!bench.Says(*node, "No space left on device; the workers go on")) return DidNotFire(*node);
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
   job.Touch("go");
   if (!bench.Ends(*node, 0)) return "it does not end with 0:" + node->Describe();
   const std::string told = "warning: 80 lines are missing from log files in " + disk;
