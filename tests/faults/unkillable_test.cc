@@ -53,6 +53,7 @@ std::string FailBeside(Bench& bench) {
   Job& job = bench.job();
   std::string why;
   const auto disk = MountFor(bench, &why);
+  if (disk == nullptr) return "no disk: " + why;
   const Bench::Node node =
       bench.Run({"--nproc_per_node=2", "--shutdown_timeout=1"},
                 {"touch:" + job.File("up{rank}"), "until:" + disk->file() + "@1",
@@ -70,6 +71,7 @@ std::string StopBeside(Bench& bench) {
   Job& job = bench.job();
   std::string why;
   const auto disk = MountFor(bench, &why);
+  if (disk == nullptr) return "no disk: " + why;
   const Bench::Node node =
       bench.Run({"--nproc_per_node=2", "--shutdown_timeout=1"},
                 {"touch:" + job.File("up{rank}"), "until:" + disk->file() + "@0", "wait"});
@@ -86,6 +88,7 @@ std::string GoOnWithout(Bench& bench) {
   Job& job = bench.job();
   std::string why;
   const auto disk = MountFor(bench, &why);
+  if (disk == nullptr) return "no disk: " + why;
   std::vector<Bench::Node> nodes;
   for (const char* place : {"1", "0"}) {
     nodes.push_back(bench.Run(
