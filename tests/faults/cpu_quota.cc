@@ -1,15 +1,16 @@
 #include "tests/faults/cpu_quota.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <sstream>
+#include <utility>
 #include <vector>
 
-#include "rendezvous/base/unique_fd.h"
 #include "tests/support/files.h"
 #include "tests/support/subprocess.h"
 
@@ -66,33 +67,69 @@ std::vector<std::string> OwnCgroups() {
   return folders;
 }
 
+constexpr char kControl[] = "/cgroup.subtree_control";  // of version 2 alone
+
+// Whether a cgroup's children have the controller by now, and did not before.
+bool HandDown(const std::string& cgroup) {
+  std::string all = ReadFile(cgroup + kControl);
+  if (!all.empty() && all.back() == '\n') all.pop_back();
+  for (const std::string& controller : Split(all, ' ')) {
+    if (controller == "cpu") return false;
+  }
+  return Put(cgroup + kControl, "+cpu");  // where nobody else is in it
+}
+
+// One test at a time has a quota in a cgroup: the one that ends takes the controller back from all.
+UniqueFd Lock(const std::string& cgroup) {
+  UniqueFd fd(open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto is_locked = [&] { return flock(fd.get(), LOCK_EX | LOCK_NB) == 0; };
+  if (!fd.is_open() || !Eventually(is_locked)) return UniqueFd();
+  return fd;
+}
+
+bool SetQuota(const std::string& folder, int of_100_ms) {
+  const std::string quota = std::to_string(of_100_ms * 1000);
+  return Put(folder + "/cpu.max", quota + " 100000") ||
+         (Put(folder + "/cpu.cfs_period_us", "100000") && Put(folder + "/cpu.cfs_quota_us", quota));
+}
+
 }  // namespace
 
 std::unique_ptr<CpuQuota> CpuQuota::Make(int of_100_ms, std::string* why) {
   *why = "no cgroup with a controller of processor time is mounted here";
-  const std::string quota = std::to_string(of_100_ms * 1000);
   for (const std::string& own : OwnCgroups()) {
-    Put(own + "/cgroup.subtree_control", "+cpu");  // of version 2, where nobody else is in ours
-    const std::string folder = own + "/ddprun_quota_" + std::to_string(getpid());
-    if (mkdir(folder.c_str(), 0755) != 0) {
-      *why = "mkdir " + folder + ": " + std::strerror(errno);
+    UniqueFd lock = Lock(own);
+    if (!lock.is_open()) {
+      *why = "another test has a quota in " + own + ", or it cannot be locked";
       continue;
     }
-    const bool is_set =
-        Put(folder + "/cpu.max", quota + " 100000") ||
-        (Put(folder + "/cpu.cfs_period_us", "100000") && Put(folder + "/cpu.cfs_quota_us", quota));
-    if (is_set) return std::unique_ptr<CpuQuota>(new CpuQuota(folder));
-    *why = "no quota can be set in " + folder;
-    rmdir(folder.c_str());
+    std::unique_ptr<CpuQuota> quota(new CpuQuota(own, std::move(lock), HandDown(own)));
+    const std::string& folder = quota->folder_;
+    if (mkdir(folder.c_str(), 0755) != 0) {
+      *why = "mkdir " + folder + ": " + std::strerror(errno);
+    } else if (!SetQuota(folder, of_100_ms)) {
+      *why = "no quota can be set in " + folder;
+    } else {
+      return quota;
+    }
   }
   return nullptr;
 }
 
+CpuQuota::CpuQuota(const std::string& own, UniqueFd lock, bool has_handed_down)
+    : own_(own),
+      lock_(std::move(lock)),
+      folder_(own + "/ddprun_quota_" + std::to_string(getpid())),
+      has_handed_down_(has_handed_down) {}
+
 CpuQuota::~CpuQuota() {
-  Eventually([this] { return rmdir(folder_.c_str()) == 0; });
+  Eventually([this] { return rmdir(folder_.c_str()) == 0 || errno != EBUSY; });
+  if (has_handed_down_) Put(own_ + kControl, "-cpu");
 }
 
 bool CpuQuota::Take(int pid) const { return Put(folder_ + "/cgroup.procs", std::to_string(pid)); }
+
+bool CpuQuota::Free(int pid) const { return Put(own_ + "/cgroup.procs", std::to_string(pid)); }
 
 int64_t CpuQuota::throttled() const {
   std::istringstream lines(ReadFile(folder_ + "/cpu.stat"));
