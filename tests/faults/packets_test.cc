@@ -57,6 +57,39 @@ TEST_CASE(
   CheckHolds([&](Bench& bench) { return LosePackets(bench, *wire); });
 }
 
+// Half a second each way, as over a satellite, and by each cable as much as a modem carries.
+std::string SlowLink(Bench& bench, Wire& wire) {
+  Job& job = bench.job();
+  wire.SetAll({.delay = std::chrono::milliseconds(250), .bytes_per_second = 20'000});
+  Wired nodes(bench, wire);
+  nodes.Start({1, 2, 3}, {"--max_restarts=1"}, {"until:" + job.File("go")});
+  if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
+  nodes.NoteDescriptors();
+  const uint64_t queued = wire.counts().queued;
+  kill(job.PidOfRank(1), SIGKILL);
+  if (!nodes.AwaitWorkers(1)) return "no restart:" + nodes.Describe();
+  if (wire.counts().queued == queued) return "the fault did not fire";
+  // As often as contact is kept within the evict time of 10 s, and more.
+  const uint64_t carried = wire.counts().carried;
+  const auto is_kept = [&] { return wire.counts().carried >= carried + 60; };
+  if (!bench.Eventually(is_kept)) return "contact is not kept:" + nodes.Describe();
+  if (nodes.Count("is lost") + nodes.Count("coordinator lost") > 0) {
+    return "somebody is lost:" + nodes.Describe();
+  }
+  MESSAGE(wire.counts().carried << " packets carried, " << wire.counts().queued << " queued");
+  const std::string grown = bench.CheckDescriptors();
+  if (!grown.empty()) return grown;
+  job.Touch("go");
+  return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
+}
+
+TEST_CASE("F24: a job forms and restarts over links of half a second and 20 kB/s") {
+  std::string why;
+  const auto wire = Wire::Make(3, &why);
+  if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
+  CheckHolds([&](Bench& bench) { return SlowLink(bench, *wire); });
+}
+
 // Packets of more than 1400 bytes vanish on the way to and from the second
 // node, and nobody is told, as where a tunnel leaves less room than the hosts
 // believe. The second node's failure, with the last lines of its worker, is

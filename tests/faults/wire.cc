@@ -243,6 +243,7 @@ bool Wire::Pass(Port& port, size_t bytes, bool is_sent, Clock::time_point now,
   }
   if (cable.bytes_per_second > 0) {
     Clock::time_point& until = is_sent ? port.sent_until : port.heard_until;
+    if (until > now) ++counts_.queued;
     until = std::max(until, now) +
             std::chrono::nanoseconds(1'000'000'000 * bytes / cable.bytes_per_second);
     if (until - now > kLongestQueue) {

@@ -43,7 +43,8 @@ struct PacketCounts {
   uint64_t doubled = 0;
   uint64_t overtaken = 0;
   uint64_t too_large = 0;
-  uint64_t cut = 0;  // at a deaf or mute cable, or between sides
+  uint64_t queued = 0;  // behind another one, at a cable with a limit
+  uint64_t cut = 0;     // at a deaf or mute cable, or between sides
 };
 
 class Wire {
