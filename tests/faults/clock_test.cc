@@ -1,4 +1,4 @@
-// The time of day is wrong, differently on each machine, and jumps by hours.
+// The time of day is wrong, differently on each machine, and jumps by hours or years.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,6 +19,7 @@ namespace ddprun::testing {
 namespace {
 
 constexpr int64_t kHour = 3600;
+constexpr int64_t kYears = 20 * 365 * 24 * kHour;
 
 // How wrong the clock of one machine is.
 class WrongClock {
@@ -59,10 +60,10 @@ std::string HourOf(const Subprocess& process, const std::string& text) {
   return line == std::string::npos ? "" : err.substr(line + 6, 2);
 }
 
-std::string JumpClocks(Bench& bench) {
+std::string JumpClocks(Bench& bench, int64_t by) {
   Job& job = bench.job();
-  WrongClock coordinators(job, "coordinator", kHour);
-  WrongClock seconds(job, "second", -kHour);
+  WrongClock coordinators(job, "coordinator", by);
+  WrongClock seconds(job, "second", -by);
   Apart apart(bench, coordinators.env());
   if (!apart.StartNodes(
           {"--max_restarts=2", "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2"}, {},
@@ -70,21 +71,21 @@ std::string JumpClocks(Bench& bench) {
     return "no round forms:" + apart.coordinator().Describe();
   }
   const std::vector<int> pids = apart.Pids();
-  coordinators.Jump(-kHour);
-  seconds.Jump(kHour);
+  coordinators.Jump(-by);
+  seconds.Jump(by);
   // For longer than the evict time.
   if (Eventually([&] { return apart.Pids() != pids; }, std::chrono::seconds(4))) {
     return "workers are stopped because clocks jump:" + apart.node(0).Describe();
   }
   kill(pids[1], SIGKILL);
   if (!apart.AwaitWorkers(1)) return "no restart:" + apart.node(1).Describe();
-  // The two agents' own words date the same moment an hour apart.
+  // The two agents' own words date the same moment an hour apart, be it of another year.
   const std::string first = HourOf(apart.node(0), "draining"),
                     second = HourOf(apart.node(1), "draining");
   if (!coordinators.HasFired() || !seconds.HasFired() || first == second) {
     return "the fault did not fire:" + apart.node(1).Describe();
   }
-  // The next coordinator begins two hours before the one that it follows.
+  // The next coordinator begins twice as long before the one that it follows.
   apart.coordinator().Signal(SIGKILL);
   apart.coordinator().Wait();
   if (!apart.StartCoordinator(coordinators.env())) return apart.coordinator().Describe();
@@ -94,7 +95,13 @@ std::string JumpClocks(Bench& bench) {
   return apart.Finish();
 }
 
-TEST_CASE("F35: clocks that differ by hours and jump change nothing") { CheckHolds(JumpClocks); }
+TEST_CASE("F35: clocks that differ by hours and jump change nothing") {
+  CheckHolds([](Bench& bench) { return JumpClocks(bench, kHour); });
+}
+
+TEST_CASE("F35, B39: clocks that differ by decades and jump change nothing") {
+  CheckHolds([](Bench& bench) { return JumpClocks(bench, kYears + kHour); });
+}
 
 }  // namespace
 }  // namespace ddprun::testing
