@@ -219,6 +219,10 @@ class Part:
         self.process.stdin.flush()
         return self.ready()
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
     def end(self):
         self.process.stdin.close()
         try:

@@ -49,6 +49,17 @@ def measure_farm(program, nodes, rate):
         rows += [("failure to the last agent told", "ms", [failure["told_last_ms"] for failure in failures]),
                  ("failure to the last place in the next round", "ms", [failure["placed_last_ms"] for failure in failures]),
                  ("messages to an agent for that", "", [failure["messages_an_agent"] for failure in failures])]
+        agents.ask("note")
+        coordinator.kill()
+        coordinator = Part(program, "coordinator", nodes, port)
+        parts.insert(0, coordinator)
+        coordinator.ready()
+        back = agents.ask("back")
+        used = coordinator.ask("use")
+        rows += [("coordinator killed, a new one at once, to the last agent back", "ms", [back["back_last_ms"]]),
+                 ("the new coordinator until then, CPU", "ms", [used["cpu_ms"]]),
+                 ("the new coordinator, most memory", "MiB", [used["peak_kib"] / 1024])]
+        agents.ask("fail")  # it leads the job on
         return rows
     finally:
         for part in reversed(parts):

@@ -1,7 +1,7 @@
 // A coordinator and its agents as the product's own client makes them, over loopback, without
 // workers. Two processes, so that it is known who pays:
 //
-//   rendezvous_farm coordinator NODES
+//   rendezvous_farm coordinator NODES [PORT]
 //   rendezvous_farm agents PORT NODES RATE    all of the job's agents, in one process, which start
 //                                             so many a second (0: all at once)
 //
@@ -11,6 +11,8 @@
 //   fail      a worker of one agent fails: until all agents are told to stop, and, as each joins
 //             again at once, until all have their place in the next round           (agents)
 //   wait S    S seconds pass; what was heard meanwhile                             (agents)
+//   note      what is heard from now on is of "back"                               (agents)
+//   back      until all agents have lost the coordinator and are back at one       (agents)
 #include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -66,11 +68,11 @@ Policy JobPolicy(int nodes) {
   return {.run_id = "farm", .min_nodes = nodes, .max_nodes = nodes, .max_restarts = kRestarts};
 }
 
-void RunCoordinator(int nodes) {
+void RunCoordinator(int nodes, uint16_t port) {
   Coordinator::Options options;
   options.policy = JobPolicy(nodes);
   options.is_apart = true;
-  options.listen = {.host = "127.0.0.1", .port = 0};
+  options.listen = {.host = "127.0.0.1", .port = port};
   auto coordinator = Coordinator::Start(std::move(options));
   if (!coordinator.ok()) Fail(std::string(coordinator.status().message()));
   std::printf("{\"port\": %d}\n", (*coordinator)->port());
@@ -82,7 +84,7 @@ struct Heard {
   std::mutex mutex;
   std::condition_variable changed;
   TimePoint began;
-  std::vector<double> drained_ms, assigned_ms;
+  std::vector<double> drained_ms, assigned_ms, restored_ms;
   int64_t messages = 0;  // events that the coordinator's messages became, without beats
   int64_t lost = 0;
 
@@ -91,6 +93,7 @@ struct Heard {
     began = SteadyNow();
     drained_ms.clear();
     assigned_ms.clear();
+    restored_ms.clear();
     messages = lost = 0;
   }
   double Now_ms() const {
@@ -136,6 +139,7 @@ class Agent {
     const std::lock_guard lock(heard_.mutex);
     ++heard_.lost;
   }
+  void Hear(ContactRestored&) { Count(&heard_.restored_ms); }
   void Hear(Assigned& assigned) {
     place_ = assigned.assignment;
     Count(&heard_.assigned_ms);
@@ -170,6 +174,7 @@ void PrintPhase(Heard& heard, size_t agents) {
   std::printf("{");
   if (!heard.drained_ms.empty()) PrintTimes("told", heard.drained_ms);
   if (!heard.assigned_ms.empty()) PrintTimes("placed", heard.assigned_ms);
+  if (!heard.restored_ms.empty()) PrintTimes("back", heard.restored_ms);
   std::printf("\"messages_an_agent\": %.3f, \"lost\": %ld}\n",
               static_cast<double>(heard.messages) / static_cast<double>(agents), heard.lost);
 }
@@ -191,11 +196,13 @@ void RunAgents(uint16_t port, int nodes, int per_second) {
   PrintPhase(heard, count);
   Obey([&](const std::string& verb, int number) {
     if (verb == "use") return PrintUse();
-    heard.BeginAnew();
-    if (verb == "fail") {
+    if (verb != "back") heard.BeginAnew();
+    if (verb == "back") {
+      heard.Await("the time without a coordinator", heard.restored_ms, count);
+    } else if (verb == "fail") {
       agents[count / 2]->FailWorker();
       heard.Await("the next round", heard.assigned_ms, count);
-    } else {
+    } else if (verb == "wait") {
       std::this_thread::sleep_for(std::chrono::seconds(number));
     }
     PrintPhase(heard, count);
@@ -222,8 +229,8 @@ int main(int argc, char** argv) {
     const rlimit more{wanted, std::max(wanted, descriptors.rlim_max)};
     if (setrlimit(RLIMIT_NOFILE, &more) == 0) break;
   }
-  if (part == "coordinator" && argc == 3) {
-    RunCoordinator(number(2));
+  if (part == "coordinator" && (argc == 3 || argc == 4)) {
+    RunCoordinator(number(2), static_cast<uint16_t>(number(3)));
   } else if (part == "agents" && argc == 5) {
     RunAgents(static_cast<uint16_t>(number(2)), number(3), number(4));
   } else {
