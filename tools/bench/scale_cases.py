@@ -15,7 +15,7 @@ from harness import BenchError, Part, Row, build
 FARMS = ((256, 0), (1024, 0), (2048, 0), (4096, 0))
 # Nodes, and how many of them a relay would stand for.
 MACHINES = ((1024, 1), (4096, 1), (16384, 1), (100000, 1), (100000, 64), (100000, 256))
-CROWDS = (1024, 16384, 100000)
+CROWDS = (1024, 4096, 16384, 100000)
 FIGURES = {"cpu_ms": "ms", "virtual_ms": "ms", "messages_a_node": "", "bytes_a_node": "", "said_a_node": "", "told_a_node": "",
            "heard": "messages", "told": "messages", "kib_a_node": "KiB"}
 IDLE_S = 10
@@ -68,7 +68,10 @@ def measure_farm(program, nodes, rate):
 
 def measure_phases(command, limit_s):
     """Figures of a program that prints a line of JSON for each phase of a job."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=limit_s, text=True, check=True)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=limit_s, text=True, check=False)
+    if done.returncode != 0:
+        words = [line.strip() for line in done.stdout.splitlines() if not line.startswith("{")]
+        raise BenchError(f"{' '.join(command)} ended with {done.returncode}: {'; '.join(words)}")
     for line in done.stdout.splitlines():
         phase = json.loads(line)
         for what, unit in FIGURES.items():
@@ -95,6 +98,6 @@ def scale_case(_scratch, _runs):
         try:
             found = list(measure_phases(command, limit_s))
             rows += [Row(f"{name}: {task}", "ddprun", unit, values) for task, unit, values in found]
-        except (subprocess.SubprocessError, OSError) as error:
+        except (BenchError, subprocess.SubprocessError, OSError) as error:
             rows.append(Row(name, "ddprun", "", error=str(error)))
     return rows
