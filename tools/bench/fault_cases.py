@@ -64,11 +64,11 @@ class Job:
         self.agents, self.newest = [], None
 
     def __enter__(self):
-        for node in range(self.count):
-            self.agents.append(self.start(node))
         try:
+            for node in range(self.count):
+                self.agents.append(self.start(node))
             self.await_round(self.count, 0)
-        except BenchError:
+        except BaseException:  # Ctrl-C among them
             self.__exit__()
             raise
         return self

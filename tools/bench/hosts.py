@@ -31,7 +31,7 @@ class Hosts:
                 ip(name, f"addr add {self.address(i)}/24 dev eth0")
                 ip(name, "link set eth0 up")
                 ip(name, "link set lo up")
-        except BenchError:
+        except BaseException:  # Ctrl-C among them
             self.remove()
             raise
 

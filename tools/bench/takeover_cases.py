@@ -176,7 +176,7 @@ def takeovers_case(scratch, runs):
 
 
 def markdown(rows):
-    """The table of docs/reliability.md."""
+    """The rows that one etcd gives; the table of docs/reliability.md has those of two beside each other."""
     lines = ["| | fault | until | n | seconds | limit |", "|---|---|---|---|---|---|"]
     for row in rows:
         fault, until = row.task.rsplit(": ", 1)
