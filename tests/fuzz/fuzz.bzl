@@ -1,6 +1,6 @@
 """A fuzz target: one source file with LLVMFuzzerTestOneInput and what it promises."""
 
-def fuzz_target(name, deps, data = []):
+def fuzz_target(name, deps, data = [], tags = []):
     """Two programs of one source.
 
     `<name>`: libFuzzer's, which only --config=fuzz links (tools/fuzz builds it).
@@ -10,6 +10,7 @@ def fuzz_target(name, deps, data = []):
       name: of the target, of its source without .cc and of its folder of seeds.
       deps: what the source includes.
       data: what it reads while it runs.
+      tags: of the test.
     """
     native.cc_binary(
         name = name,
@@ -26,5 +27,6 @@ def fuzz_target(name, deps, data = []):
         srcs = [name + ".cc", "replay_test.cc"],
         local_defines = ["FUZZ_CORPUS=\\\"tests/fuzz/corpus/%s\\\"" % name],
         data = data + native.glob(["corpus/%s/*" % name]),
+        tags = tags,
         deps = deps + ["//tests/fuzz:promise", "//tests/support:doctest_main"],
     )
