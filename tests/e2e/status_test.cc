@@ -244,7 +244,8 @@ TEST_CASE("status: jobs with one id are told apart by their sockets, which name 
       Holds(text, "twin (" + socket + "): running: ");
     }
   }
-  Holds(which_twin.err, "2 jobs have this id; which one? Its path names it, as in: ddprun status ");
+  Holds(which_twin.err,
+        "2 jobs have this id; which one? Give its path in place of the id, such as ");
   CHECK(Ask(job, folder, {"status", sockets[0], "--json"}).code == 0);
   job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
