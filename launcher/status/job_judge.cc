@@ -227,8 +227,7 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
     const double silent_s = SaneSeconds(*job.coordinator_silent_s);
     const auto host = std::find_if(job.nodes.begin(), job.nodes.end(),
                                    [](const NodeView& node) { return node.hosts_coordinator; });
-    const std::string where =
-        host == job.nodes.end() ? "" : absl::StrCat(" (node ", host->name, ")");
+    const std::string where = host == job.nodes.end() ? "" : absl::StrCat(" of node ", host->name);
     job.problems.push_back(
         {"lost_node",
          absl::StrCat("the coordinator", where, " has not answered",

@@ -139,7 +139,7 @@ TEST_CASE("judge: where the coordinator does not answer no other node is called 
   REQUIRE(job.problems.size() == 1);
   CHECK(
       job.problems[0].text ==
-      "the coordinator (node gpu-01) has not answered for 42 s; what other nodes do is not known");
+      "the coordinator of node gpu-01 has not answered for 42 s; what other nodes do is not known");
 }
 
 TEST_CASE("judge: nobody has asked for a while, so a silence begins when it is seen") {
