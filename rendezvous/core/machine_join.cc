@@ -58,6 +58,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
   if (!stop_reason.empty()) {
     actions.push_back(TellToStop{.session = event.stamp.session, .reason = stop_reason});
   }
+  NoteBack(member);
   needs_quorum = true;
   has_newcomer = true;
   if (event.held) {

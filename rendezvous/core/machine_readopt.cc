@@ -103,10 +103,27 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   round = stamp.round;
   readopt_until = now + members.return_time();
   is_readopted = true;
+  back.clear();
+  for (const auto& [id, member] : members.members()) NoteBack(member);
   round_began = now - kOldestReport;
   running_since = now;
   hold_until = restart_hold_until = {};
   forming.is_first = false;
+}
+
+void State::NoteBack(const Member& member) {
+  if (is_readopted && IsThisRound(member.joined_with)) back.insert(member.info.id);
+}
+
+bool State::AwaitsHolders() const {
+  if (!is_readopted) return false;
+  const auto of_round = std::ranges::count_if(members.members(), [this](const auto& member) {
+    return IsThisRound(member.second.joined_with);
+  });
+  const bool has_spare = of_round < static_cast<std::ptrdiff_t>(members.members().size());
+  // Where all have come and one has stayed there is no newer round: that would have had it, too.
+  const bool are_all_back = static_cast<int>(back.size()) >= round_size.nodes;
+  return has_spare && !(are_all_back && of_round > 0);
 }
 
 void State::TakeSeat(const Assignment& assignment, Member& member) {

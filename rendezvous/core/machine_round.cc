@@ -40,12 +40,8 @@ void State::ReviewQuorum(TimePoint now) {
   if (!time_matters && (!needs_quorum || now < next_review)) return;
   needs_quorum = false;
   next_review = now + ReviewPause(members.members().size());
-  // Nodes of a newer round may be on their way, and a spare would take their place.
-  const bool has_spare = std::ranges::any_of(members.members(), [this](const auto& member) {
-    return !IsThisRound(member.second.joined_with);
-  });
-  if (is_readopted && has_spare && now < readopt_until) restart_hold_until = readopt_until;
-  const TimePoint held_until = std::max(hold_until, restart_hold_until);
+  TimePoint held_until = std::max(hold_until, restart_hold_until);
+  if (AwaitsHolders()) held_until = std::max(held_until, readopt_until);
   if (held_until > now) {
     quorum = {.reason = "the coordinator was restarted, waiting for nodes of the last round",
               .retry_at = held_until,

@@ -138,8 +138,9 @@ struct RendezvousMachine::State {
   bool needs_quorum = true;
   TimePoint next_review = TimePoint::min();
 
-  // kReadopting, and kDraining while nodes are missing.
+  // kReadopting, kDraining while nodes are missing, and kOpen while others are awaited.
   TimePoint readopt_until;
+  std::set<NodeId> back;  // nodes of a readopted round that have come; some may have left since
 
   // kReadopting, kSealed, kDraining.
   std::map<NodeId, Seat> seats;
@@ -243,9 +244,13 @@ struct RendezvousMachine::State {
   std::string FindContradiction(const NodeJoined& event) const;
   void Readopt(TimePoint now, const NodeJoined& event, Member& member);
   void BeginReadopting(TimePoint now, const Stamp& stamp);
+  void NoteBack(const Member& member);
   void TakeSeat(const Assignment& assignment, Member& member);
   void EndReadopting(TimePoint now);
   std::string MissingText() const;
+  // Whether nodes of a round that was taken up, or of a newer one, may be on their way, and
+  // somebody waits who would take their place.
+  bool AwaitsHolders() const;
 
   // Rounds (machine_round.cc).
   TimePoint DateOf(TimePoint now, Duration age) const;
