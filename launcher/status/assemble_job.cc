@@ -41,6 +41,7 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
   job.restart_count = facts.restart_count;
   job.max_restarts = facts.max_restarts;
   if (facts.round.value != 0) {
+    if (facts.round.value != job.round) job.round_over_s.reset();
     job.round = facts.round.value;
     job.node_count = facts.node_count;
     job.world_size = facts.world_size;

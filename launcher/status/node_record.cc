@@ -234,6 +234,7 @@ void NodeRecord::Fill(TimePoint now, bool show_private, JobView& view) const {
                            .exec_s = round.exec_s,
                            .age_s = SecondsBetween(round.assigned_at, now)});
   }
+  if (stopping_at_) view.round_over_s = SecondsBetween(*stopping_at_, now);
   if (!fault_) return;
   view.first_fault = fault_->view;
   view.first_fault->age_s = SecondsBetween(fault_->at, now);

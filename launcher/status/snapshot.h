@@ -167,6 +167,9 @@ struct JobView {
   std::optional<double> coordinator_silent_s;
   // The job's verdict is known: what still runs is stopped, and nodes leave. For the judge alone.
   bool is_ending = false;
+  // Since the stop of this node's workers began, until the next round; empty: there was none.
+  // For the judge alone.
+  std::optional<double> round_over_s = {};
   std::vector<NodeView> nodes;  // by node rank, then those in no round
   // Nodes of the job that gave no answer, by host.
   std::vector<std::string> silent_nodes;

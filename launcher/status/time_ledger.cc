@@ -47,6 +47,29 @@ Ranks Survey(const JobView& job) {
   return ranks;
 }
 
+// Since the view's round began; none where it does not tell.
+std::optional<double> RoundAge(const JobView& job) {
+  if (job.rounds.empty() || job.rounds.back().round != job.round) return std::nullopt;
+  return SaneSeconds(job.rounds.back().age_s);
+}
+
+// Since what ended the round that the next one follows, or is to follow. 0: the view does not tell.
+double SinceRoundEnd(const JobView& job) {
+  const bool is_over = job.state == "stopping" || job.state == "forming";
+  const uint64_t next_round = is_over ? job.round + 1 : job.round;
+  double since_s = SaneSeconds(job.round_over_s.value_or(0));
+  if (job.first_fault && job.first_fault->round + 1 == next_round) {
+    since_s = std::max(since_s, SaneSeconds(job.first_fault->age_s));
+  }
+  if (is_over || !RoundAge(job)) return since_s;
+  const RoundView& round = job.rounds.back();
+  double way_s = *RoundAge(job);
+  for (const std::optional<double>& part : {round.detect_s, round.stop_s, round.rendezvous_s}) {
+    way_s += SaneSeconds(part.value_or(0));
+  }
+  return std::max(since_s, way_s);
+}
+
 }  // namespace
 
 void TimeLedger::Move(Part from, Part to, double seconds) {
@@ -114,8 +137,7 @@ double TimeLedger::HeldSeconds(Part part, const JobView& job) const {
     }
     case kStop:
     case kRestart:
-      // Of the failure that led here; one of an earlier round is older than the last view.
-      return job.first_fault ? SaneSeconds(job.first_fault->age_s) : 0;
+      return SinceRoundEnd(job);
     case kSteps:
       // Where they are known since then; after a stall they begin now.
       return part_ == kStart || part_ == kRestart ? Survey(job).stepping_s : 0;
@@ -134,13 +156,15 @@ void TimeLedger::Add(TimePoint now, const JobView& job) {
   FollowRound(job);
   const Part part = PartNow(job);
   if (!last_) {
-    // A job that begins has done nothing else yet.
-    is_whole_ = job.round <= 1;
+    // A job that begins has done nothing else yet. One whose first round is over has.
+    is_whole_ = job.round == 0 || (job.round == 1 && part != kStop && job.state != "forming");
     const double up_s = is_whole_ ? SaneSeconds(job.up_s) : 0;
     const double steps_s = part == kSteps ? std::min(Survey(job).stepping_s, up_s) : 0;
     seconds_[kSteps] += steps_s;
-    if (part == kUnreported) seconds_[kUnreported] += up_s;
-    if (part == kStart || steps_s > 0) seconds_[kStart] += up_s - steps_s;
+    const double ran_s =
+        part == kUnreported ? std::min(RoundAge(job).value_or(up_s), up_s) : steps_s;
+    seconds_[kUnreported] += ran_s - steps_s;
+    if (part == kStart || ran_s > 0) seconds_[kStart] += up_s - ran_s;
     part_ = part;
   } else if (part == part_) {
     seconds_[part] += SecondsOf(now - *last_);

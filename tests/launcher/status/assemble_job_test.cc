@@ -48,6 +48,20 @@ TEST_CASE("assemble job: a round runs where this node is a spare, or joins it ju
   CHECK(state("", "running") == "running");
 }
 
+TEST_CASE("assemble job: when this node's round was over says nothing of a later round") {
+  rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};
+  answers.facts.run_id = "digits";
+  answers.facts.phase = "forming";
+  const auto over_s = [&](uint64_t round) {
+    answers.facts.round = Round{round};
+    JobView job{.state = "forming", .round = 2, .round_over_s = 30};
+    return AssembleJob(std::move(job), answers, TimePoint()).round_over_s;
+  };
+  CHECK(over_s(2) == 30);
+  CHECK(!over_s(3));
+  CHECK(over_s(0) == 30);
+}
+
 TEST_CASE("assemble job: the rank that failed first has ended, whatever its node said last") {
   JobView job = testing::TrainingJob(2, 2);
   job.state = "stopping";

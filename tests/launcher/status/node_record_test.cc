@@ -190,6 +190,19 @@ TEST_CASE("node record: a round that another node ended has its reason, and no t
   CHECK(!node.Job().first_fault);
 }
 
+TEST_CASE("node record: a round is over since its workers were stopped, until the next one") {
+  Lived node;
+  node.Round(1);
+  CHECK(!node.Job().round_over_s);
+  node.Event(seconds(20), rendezvous::Drained{ddprun::Round{1}, "node c is lost"});
+  node.Action(Duration{0}, StopWorkers{15, seconds(30)});
+  CHECK(node.Job(true, seconds(3)).round_over_s == doctest::Approx(3));
+  node.Action(seconds(1), JoinRound{});
+  CHECK(node.Job(true, seconds(3)).round_over_s == doctest::Approx(4));
+  node.Round(2);
+  CHECK(!node.Job().round_over_s);
+}
+
 TEST_CASE("node record: a worker that has ended says how, and lives no longer") {
   Lived node;
   node.Round(1);

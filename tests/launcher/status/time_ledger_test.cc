@@ -303,6 +303,62 @@ TEST_CASE("ledger: a start that no look has seen, or one long ago, is known from
   }
 }
 
+TEST_CASE("ledger: a round that no failure has ended is over since its workers were stopped") {
+  TimeLedger ledger;
+  JobView job = RunningJob(1, 2);
+  job.up_s = 1;
+  ledger.Add(At(0), job);
+  ledger.Add(At(31), job);
+  JobView forming = Forming(1);
+  forming.round_over_s = 3;
+  ledger.Add(At(41), forming);
+  CHECK(ledger.restart_s() == doctest::Approx(3));
+  ledger.Add(At(66), forming);
+  CHECK(ledger.ClosingLine() == "58.2 % of 1 min 7 s spent running; restarts 28 s");
+  // The fault of a round before has nothing to do with how this one ended.
+  job.round = 2;
+  ledger.Add(At(67), job);
+  forming.round = 2;
+  forming.first_fault = FaultView{.rank = 1, .text = "exit code 1", .round = 1, .age_s = 500};
+  forming.round_over_s = 4;
+  ledger.Add(At(77), forming);
+  CHECK(ledger.restart_s() == doctest::Approx(33));
+}
+
+TEST_CASE("ledger: a restart that no look has seen has the length that the round tells") {
+  TimeLedger ledger;
+  JobView job = RunningJob(1, 2);
+  LetStep(job, 1, 0);
+  ledger.Add(At(0), job);
+  JobView next = RunningJob(1, 2);
+  next.round = 2;
+  next.rounds = {{.round = 2, .detect_s = 0.5, .stop_s = 1, .rendezvous_s = 2, .age_s = 3}};
+  LetPhase(next, ProgramPhase::kStart);
+  ledger.Add(At(10), next);
+  CHECK(ledger.restart_s() == doctest::Approx(6.5));
+  CHECK(ledger.steps_s() == doctest::Approx(3.5));
+}
+
+TEST_CASE("ledger: what was before the first look is running from the round's beginning on") {
+  Feed feed;
+  JobView job = RunningJob(1, 2);
+  job.up_s = 100;
+  job.rounds = {{.round = 1, .age_s = 10}};
+  feed.Pass(job, 1);
+  CHECK(feed.ledger().ClosingLine() == "10.0 % of 1 min 40 s spent running; start 1 min 30 s");
+}
+
+TEST_CASE("ledger: nothing is said of a job that was first seen when its first round was over") {
+  Feed feed;
+  JobView job = Forming(1);
+  SUBCASE("and it formed again") {}
+  SUBCASE("and stopped") { job.state = "stopping"; }
+  job.up_s = 68;
+  feed.Pass(job, 10);
+  CHECK(!feed.ledger().effective_share());
+  CHECK(feed.ledger().ClosingLine() == "");
+}
+
 TEST_CASE("ledger: nothing is said of a job whose beginning was not seen") {
   Feed feed;
   JobView job = RunningJob(1, 2);
