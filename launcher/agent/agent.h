@@ -228,6 +228,7 @@ class Agent {
   std::vector<AgentEvent> inbox_;  // what came up while a step's actions were carried out
   bool is_stepping_ = false;
   bool has_swept_ = false;
+  bool has_said_trust_ = false;  // with etcd an agent may host again and again
   int exit_code_ = kExitBug;
 };
 

@@ -44,7 +44,8 @@ void Agent::Hear(const rendezvous::RendezvousEvent& event) {
 
 void Agent::SayWhoIsBelieved(const rendezvous::ContactMade& contact) {
   const std::string line = TrustLine(setup_.config, setup_.identity != nullptr);
-  if (contact.is_hosted_here && !line.empty()) Say(line);
+  if (!contact.is_hosted_here || line.empty()) return;
+  if (!std::exchange(has_said_trust_, true)) Say(line);
 }
 
 JobWatch::Options Agent::WatchOptions() const {

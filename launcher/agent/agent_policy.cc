@@ -1,5 +1,6 @@
 #include "launcher/agent/agent_policy.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -41,6 +42,20 @@ std::string WithoutMapping(const std::string& host) {
   return is_mapped ? host.substr(kPrefix.size()) : host;
 }
 
+// As one listens there; empty: other hosts may mean another place by it.
+std::string LoopbackText(const std::string& host) {
+  if (absl::EqualsIgnoreCase(host, "localhost")) return "localhost";
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  // Zeros alone before the last figure, in any of their spellings.
+  if (is_ipv6 && host.find_first_not_of("0:") == host.size() - 1 && host.back() == '1') {
+    return "::1";
+  }
+  const std::optional<uint32_t> address = Ipv4Of(WithoutMapping(host));
+  if (!address || *address >> 24 != 127) return "";
+  return absl::StrCat(*address >> 24, ".", *address >> 16 & 255, ".", *address >> 8 & 255, ".",
+                      *address & 255);
+}
+
 }  // namespace
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
@@ -68,20 +83,22 @@ rendezvous::EtcdOptions EtcdOptionsOf(const LaunchConfig& config) {
 }
 
 std::string LoopbackOf(const LaunchConfig& config) {
-  // A name may stand for another address elsewhere; with `static` other nodes may know the host by
-  // another one than it does itself.
-  if (config.rendezvous != RendezvousKind::kC10d || config.is_endpoint_assumed) return "";
-  const std::string& host = config.endpoint.host;
-  if (absl::EqualsIgnoreCase(host, "localhost")) return "localhost";
-  const bool is_ipv6 = host.find(':') != std::string::npos;
-  // Zeros alone before the last figure, in any of their spellings.
-  if (is_ipv6 && host.find_first_not_of("0:") == host.size() - 1 && host.back() == '1') {
-    return "::1";
+  // With c10d other nodes may name this host where it was told nothing. With static all workers are
+  // told what rank 0 was, and so have to be here as well.
+  const bool is_static = config.rendezvous == RendezvousKind::kStatic;
+  const bool is_named = config.rendezvous == RendezvousKind::kC10d && !config.is_endpoint_assumed;
+  return is_static || is_named ? LoopbackText(config.endpoint.host) : "";
+}
+
+bool IsOnThisHost(const LaunchConfig& config) {
+  if (config.rendezvous != RendezvousKind::kEtcd) {
+    return config.rendezvous == RendezvousKind::kStandalone || !LoopbackOf(config).empty();
   }
-  const std::optional<uint32_t> address = Ipv4Of(WithoutMapping(host));
-  if (!address || *address >> 24 != 127) return "";
-  return absl::StrCat(*address >> 24, ".", *address >> 16 & 255, ".", *address >> 8 & 255, ".",
-                      *address & 255);
+  // A node leads at the address of its way to etcd. Of several nodes each may reach etcd by a proxy
+  // of its own host.
+  const auto is_loopback = [](const std::string& host) { return !LoopbackText(host).empty(); };
+  return config.nodes.max == 1 && config.local_addr.empty() &&
+         std::ranges::all_of(config.etcd_members, is_loopback, &Endpoint::host);
 }
 
 std::string TrustText(bool has_identity) {
@@ -94,8 +111,7 @@ std::string TrustText(bool has_identity) {
 }
 
 std::string TrustLine(const LaunchConfig& config, bool has_identity) {
-  const bool is_here = config.rendezvous == RendezvousKind::kStandalone ||
-                       !LoopbackOf(config).empty() || (has_identity && config.nodes.max == 1);
+  const bool is_here = IsOnThisHost(config) || (has_identity && config.nodes.max == 1);
   return is_here ? "" : TrustText(has_identity);
 }
 

@@ -21,6 +21,9 @@ rendezvous::EtcdOptions EtcdOptionsOf(const LaunchConfig& config);
 // Empty for any other place.
 std::string LoopbackOf(const LaunchConfig& config);
 
+// Whether nobody but processes of this host can have to do with the job.
+bool IsOnThisHost(const LaunchConfig& config);
+
 // What who hosts the coordinator says of who is believed, where other hosts can reach it.
 std::string TrustText(bool has_identity);
 

@@ -55,9 +55,7 @@ RoundStore::Reach RoundStore::ReachOf(const LaunchConfig& config, const Environm
   if (is_static) return config.node_rank == 0 ? Reach::kOtherPort : Reach::kNone;
   // Workers connect to the address that the user gave.
   const bool is_loopback = config.local_addr.empty() || rendezvous::IsLoopback(config.local_addr);
-  const bool is_alone =
-      config.rendezvous == RendezvousKind::kStandalone || !LoopbackOf(config).empty();
-  return is_alone && is_loopback ? Reach::kThisHost : Reach::kAllHosts;
+  return IsOnThisHost(config) && is_loopback ? Reach::kThisHost : Reach::kAllHosts;
 }
 
 absl::Status RoundStore::Renew() {

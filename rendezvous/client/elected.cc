@@ -91,7 +91,8 @@ ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
             nullptr};
   }
   start.listen = {.host = "", .port = 0, .only = HostsToListenOn(address, candidacy.resolver)};
-  if (IsLoopback(address)) start.listen->host = address;
+  start.is_for_own_user = IsLoopback(address);
+  if (start.is_for_own_user) start.listen->host = address;
   const auto leadership =
       std::make_shared<Leadership>(Leadership::Options{.etcd = std::move(candidacy.etcd),
                                                        .run_id = std::move(candidacy.run_id),

@@ -105,6 +105,18 @@ void CheckPlaces(Job& job, const Node& a, const Places& of_a, const Node& b, con
   REQUIRE_MESSAGE(b->Wait() == 0, a->Describe(), b->Describe());
 }
 
+// One node alone, which nobody else can reach, and which says nothing of a network.
+void CheckAlone(Words options, Subprocess::Options how) {
+  Job job;
+  options.insert(options.begin(), {"--nnodes=1", "--nproc_per_node=1"});
+  const Node alone = Start(job, options, std::move(how));
+  REQUIRE_MESSAGE(job.WaitForFile("up0"), alone->Describe());
+  CHECK(ListensAt(*alone) == Places{});
+  job.Touch("go");
+  REQUIRE_MESSAGE(alone->Wait() == 0, alone->Describe());
+  CHECK_MESSAGE(alone->err().empty(), alone->Describe());
+}
+
 TEST_CASE("listeners: nodes listen at the addresses by which they meet, with a token and without") {
   Network network;
   if (!network.is_there()) return SkipTest(network.why());
@@ -188,6 +200,16 @@ TEST_CASE("listeners: where a name stands for loopback at home, every address is
     const Node b = Start(job, Meeting("head-node"), at(job, 2, network.First(1)));
     CheckPlaces(job, a, {kEverywhere}, b, {network.First(2)});
   }
+  {
+    Job job;
+    const auto options = [](const std::string& rank) {
+      return Words{"--nnodes=2", "--node_rank=" + rank, "--nproc_per_node=1",
+                   "--master_addr=head-node"};
+    };
+    const Node a = Start(job, options("0"), at(job, 1, "127.0.1.1"));
+    const Node b = Start(job, options("1"), at(job, 2, network.First(1)));
+    CheckPlaces(job, a, {kEverywhere}, b, {});
+  }
   // Its workers go to the same name, and so to loopback.
   Job job;
   const Words given = {"--local_addr=head-node"};
@@ -195,6 +217,26 @@ TEST_CASE("listeners: where a name stands for loopback at home, every address is
   const Node b = Start(job, Meeting(network.First(1)), at(job, 2, network.First(1)));
   CheckPlaces(job, a, {network.First(1), kEverywhere}, b, {network.First(2)});
   CHECK(a->out().find("MASTER_ADDR=head-node\n") == 0);
+}
+
+TEST_CASE("listeners: static on loopback listens there alone, one node also without an endpoint") {
+  Network network;
+  if (!network.is_there()) return SkipTest(network.why());
+  const Words places = {"--master_addr=127.0.0.1", "--master_addr=localhost",
+                        "--rdzv_endpoint=127.0.0.1:29500"};
+  for (const std::string& place : places) {
+    CAPTURE(place);
+    Job job;
+    const auto options = [&](const std::string& rank) {
+      return Words{"--nnodes=2", "--node_rank=" + rank, "--nproc_per_node=1",
+                   "--rdzv_backend=static", place};
+    };
+    const Node a = Start(job, options("0"), network.On(1));
+    const Node b = Start(job, options("1"), network.On(1));
+    CheckPlaces(job, a, {}, b, {});
+    for (const Node* node : {&a, &b}) CHECK_MESSAGE((*node)->err().empty(), (*node)->Describe());
+  }
+  CheckAlone({"--master_port=29500"}, network.On(1));
 }
 
 TEST_CASE("listeners: a node whose address changes is reached by the new one") {
@@ -240,6 +282,15 @@ TEST_CASE("listeners: with etcd a node listens at the address by which it reache
   const Node a = Start(job, options, network.On(1));
   const Node b = Start(job, options, network.On(2));
   CheckPlaces(job, a, {network.First(1)}, b, {network.First(2)});
+}
+
+TEST_CASE("listeners: one node with an etcd on its own machine listens on loopback alone") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  Network network(1);
+  if (!network.is_there()) return SkipTest(network.why());
+  EtcdCluster etcd({.members = 1, .netns = {network.hosts().Name(1)}, .addresses = {"127.0.0.1"}});
+  CheckAlone({"--rdzv_id=alone", "--rdzv_backend=etcd", "--rdzv_endpoint=" + etcd.endpoints()},
+             network.On(1));
 }
 
 }  // namespace

@@ -104,9 +104,30 @@ TEST_CASE("agent policy: a loopback address is one in every spelling that connec
   config.endpoint.host = "localhost";
   config.is_endpoint_assumed = true;
   CHECK(LoopbackOf(config) == "");
-  config.is_endpoint_assumed = false;
+  // With static all workers are told it.
   config.rendezvous = RendezvousKind::kStatic;
+  CHECK(LoopbackOf(config) == "localhost");
+  config.is_endpoint_assumed = false;
+  CHECK(LoopbackOf(config) == "localhost");
+  config.endpoint.host = "head-node";
   CHECK(LoopbackOf(config) == "");
+}
+
+TEST_CASE("agent policy: with etcd a job of one node on loopback alone has no network to trust") {
+  LaunchConfig config;
+  config.rendezvous = RendezvousKind::kEtcd;
+  config.etcd_members = {{"127.0.0.1", 2379}, {"localhost", 2379}};
+  CHECK(TrustLine(config, false) == "");
+  config.local_addr = "10.0.0.7";
+  CHECK(TrustLine(config, false) == TrustText(false));
+  config.local_addr = "";
+  config.nodes = {1, 2};
+  CHECK(TrustLine(config, false) == TrustText(false));
+  config.nodes = {1, 1};
+  for (const char* elsewhere : {"127.example.org", "10.0.0.7"}) {
+    config.etcd_members[1].host = elsewhere;
+    CHECK_MESSAGE(TrustLine(config, false) == TrustText(false), elsewhere);
+  }
 }
 
 TEST_CASE("agent policy: by default a killed agent is known to the others within 15 s") {

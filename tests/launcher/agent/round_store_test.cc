@@ -155,6 +155,20 @@ TEST_CASE("round store: where all nodes meet on loopback nobody else reaches it"
   CHECK(reach_of("gpu-01") == kAllHosts);
 }
 
+TEST_CASE(
+    "round store: with etcd one node's is closed to others where all of etcd is on its host") {
+  LaunchConfig config;
+  config.rendezvous = RendezvousKind::kEtcd;
+  config.etcd_members = {{"127.0.0.1", 2379}};
+  using enum RoundStore::Reach;
+  CHECK(RoundStore::ReachOf(config, {}) == kThisHost);
+  config.etcd_members.push_back({"etcd2", 2379});
+  CHECK(RoundStore::ReachOf(config, {}) == kAllHosts);
+  config.etcd_members.pop_back();
+  config.nodes.max = 2;
+  CHECK(RoundStore::ReachOf(config, {}) == kAllHosts);
+}
+
 TEST_CASE("round store: alone on its node it can be reached at the address that the user gave") {
   const auto reach_of = [](const std::string& local_addr) {
     LaunchConfig config;
