@@ -1,6 +1,7 @@
 // --rdzv_backend=etcd with a real etcd: jobs form, and another agent takes over.
 #include <signal.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,23 @@ TEST_CASE("etcd: losses of hosting agents' nodes are counted once each, by whoev
   CHECK_MESSAGE(job.node(0).err().find("(--max_node_losses=1") != std::string::npos,
                 job.Describe());
   CHECK(job.Keys() == "");
+}
+
+TEST_CASE("etcd: an agent that leads a second time does not say again whom it trusts") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  EtcdJob job(etcd, "again");
+  job.StartNode("1:2", {"--rdzv_conf=last_call_timeout=1"});
+  job.AwaitWorkers(0, 1);
+  // With its lease it loses its place, and takes it once more.
+  std::stringstream leases(etcd.Ctl({"lease", "list"}));
+  std::string lease;
+  std::getline(leases, lease);  // "found 2 leases"
+  while (std::getline(leases, lease)) etcd.Ctl({"lease", "revoke", lease});
+  static_cast<void>(job.SecondsUntilLeading(2));
+  job.Finish();
+  job.CheckAllEndWith(0);
+  CHECK_MESSAGE(job.Count(0, "ddprun: the network is trusted") == 1, job.Describe());
 }
 
 TEST_CASE("etcd: of a job whose agents were all killed nothing is left when its leases end") {
