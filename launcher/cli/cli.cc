@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "launcher/cli/ask_options.h"
 #include "launcher/cli/cluster.h"
 #include "launcher/cli/completion.h"
@@ -46,6 +47,21 @@ bool Holds(const auto& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// What gives the option of that name, however its words are joined; empty: there is none.
+std::string OptionMeant(const std::string& name) {
+  const std::string words = absl::StrReplaceAll(name, {{"_", ""}});
+  for (const OptionRow& row : OptionTable()) {
+    const std::string option = absl::StrReplaceAll(row.name, {{"_", ""}});
+    if (absl::AsciiStrToUpper(option) != words) continue;
+    const bool is_token = std::string_view(row.name) == "token_file";
+    const std::string variable = is_token           ? " or DDPRUN_TOKEN"
+                                 : row.has_variable ? " or " + VariableOf(row)
+                                                    : "";
+    return absl::StrCat("; use --", row.name, variable);
+  }
+  return "";
+}
+
 // Rank variables left over from another launcher, and names that look like a misspelt variable of
 // ours.
 void WarnOfVariables(const Environment& environment, std::vector<std::string>& warnings) {
@@ -75,7 +91,8 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
     // What all have in common would make any two names near.
     const std::string name = variable.substr(sizeof(kPrefix) - 1);
     if (name.starts_with("TEST_") || Holds(known, name)) continue;
-    const std::string meant = DidYouMean(name, known, kPrefix);
+    std::string meant = DidYouMean(name, known, kPrefix);
+    if (meant.empty()) meant = OptionMeant(name);
     if (meant.empty()) continue;  // somebody else's
     warnings.push_back(absl::StrCat("unknown variable ", Quoted(variable), " is ignored", meant));
   }

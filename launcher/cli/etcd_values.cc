@@ -46,7 +46,18 @@ absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text) 
   return InvalidArgumentError(absl::StrCat("expected at most ", kMaxMembers, " members of etcd"));
 }
 
-std::string WithoutPasswords(const std::string& text) {
+std::string WithoutPasswords(const std::string& given) {
+  std::string text = given;
+  // Of the last URL first, as what is hidden moves those behind it.
+  for (size_t at = text.rfind("://"); at != std::string::npos;
+       at = at == 0 ? std::string::npos : text.rfind("://", at - 1)) {
+    const size_t user = at + 3;
+    const size_t end = text.rfind('@', text.find("://", user));
+    if (end == std::string::npos || end < user) continue;
+    const size_t colon = text.find(':', user);
+    const size_t hidden = colon < end ? colon + 1 : user;
+    text.replace(hidden, end - hidden, "...");
+  }
   std::vector<std::string> parts = absl::StrSplit(text, ',');
   for (std::string& part : parts) {
     const bool is_user = absl::StrContains(part, "user=");

@@ -26,8 +26,8 @@ void Warn(const std::string& option, const std::vector<std::string>& texts, Laun
 // Of an option that was given, or not, and that nobody reads then.
 void WarnUnused(const GivenValue* value, const std::string& why, LaunchConfig& config) {
   if (value == nullptr) return;
-  config.warnings.push_back(
-      absl::StrCat(value->source, " ", Quoted(value->text), " is not used: ", why));
+  config.warnings.push_back(absl::StrCat(value->source, " ", Quoted(WithoutPasswords(value->text)),
+                                         " is not used: ", why));
 }
 
 // torchrun: --run_path wins over the other two, which exclude each other.

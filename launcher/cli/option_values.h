@@ -117,7 +117,8 @@ class OptionReader {
 // --token_file, --tls_cert, --tls_key, --tls_ca.
 TrustFiles ReadTrustFiles(OptionReader& read);
 
-// `text` with "..." for a password in it: "user=a:...,password=...". For messages.
+// `text` with "..." for a password in it: "user=a:...,password=...", "http://a:...@h". For
+// messages.
 std::string WithoutPasswords(const std::string& text);
 
 // Of --rdzv_conf: what concerns etcd, without its members and the password. Adds the keys that it

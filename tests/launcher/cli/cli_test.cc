@@ -272,6 +272,21 @@ TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned 
   CHECK(Config({"p"}, Plain({"MASTER_ADDR=h", "MASTER_PORT=29500"})).warnings.empty());
 }
 
+TEST_CASE("cli: a variable of ours that an option has, and we have not, is warned of") {
+  const auto warning = [](const std::string& name) {
+    const LaunchConfig config = Config({"p"}, Plain({"DDPRUN_" + name + "=t"}));
+    REQUIRE_MESSAGE(config.warnings.size() == 1, name);
+    return config.warnings.front();
+  };
+  CHECK(warning("TOKEN_FILE") ==
+        "unknown variable 'DDPRUN_TOKEN_FILE' is ignored; use --token_file or DDPRUN_TOKEN");
+  CHECK(warning("TOKENFILE") ==
+        "unknown variable 'DDPRUN_TOKENFILE' is ignored; use --token_file or DDPRUN_TOKEN");
+  CHECK(warning("NNODES") ==
+        "unknown variable 'DDPRUN_NNODES' is ignored; use --nnodes or "
+        "PET_NNODES");
+}
+
 TEST_CASE("cli: no variable of ours is called unknown, and each is found where it is misspelt") {
   std::vector<std::string> given;
   for (const std::string name : {"BENCH_RESULTS", "CLUSTER",       "CONTROL_DIR",
