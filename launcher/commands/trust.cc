@@ -52,9 +52,12 @@ absl::StatusOr<std::string> ParseToken(const std::string& text) {
   if (!is_printable) {
     return Bad("it holds characters that are no printable ASCII, or several words");
   }
-  if (token.size() < kMinTokenChars || token.size() > kMaxTokenChars) {
-    return Bad(absl::StrCat("it has ", token.size(), " characters; expected ", kMinTokenChars,
-                            " to ", kMaxTokenChars, ", as ddprun token new makes them"));
+  const bool is_long = token.size() > kMaxTokenChars;  // no more of it was read than tells so
+  if (token.size() < kMinTokenChars || is_long) {
+    return Bad(absl::StrCat("it has ", is_long ? "more than " : "",
+                            is_long ? kMaxTokenChars : token.size(), " characters; expected ",
+                            kMinTokenChars, " to ", kMaxTokenChars,
+                            ", as ddprun token new makes them"));
   }
   return token;
 }
@@ -81,7 +84,11 @@ absl::Status CheckOwner(int fd) {
     const std::string mode =
         absl::StrCat(absl::Hex((found.st_mode >> 6) & 7), absl::Hex((found.st_mode >> 3) & 7),
                      absl::Hex(found.st_mode & 7));
-    return Bad(absl::StrCat("its mode is ", mode, ", so others may read it; chmod 600 it"));
+    const bool is_read = (found.st_mode & (S_IRGRP | S_IROTH)) != 0;
+    const bool is_written = (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    const char* what = is_written && is_read ? "read and write" : is_written ? "write" : "read";
+    if (!is_read && !is_written) what = "run";
+    return Bad(absl::StrCat("its mode is ", mode, ", so others may ", what, " it; chmod 600 it"));
   }
   return absl::OkStatus();
 }

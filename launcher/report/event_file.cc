@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -57,8 +58,13 @@ absl::Status WriteLine(int fd, const std::string& line, const std::string& path)
   } while (count < 0 && errno == EINTR);
   if (count == static_cast<ssize_t>(line.size())) return absl::OkStatus();
   if (count >= 0) {
-    TakeBack(fd, count);
-    errno = ENOSPC;  // what the next write would say
+    // The next write says why: a full disk, a limit on files or a quota.
+    const std::string rest = line.substr(static_cast<size_t>(count));
+    const ssize_t more = write(fd, rest.data(), rest.size());
+    const int why = more < 0 ? errno : ENOSPC;
+    if (more == static_cast<ssize_t>(rest.size())) return absl::OkStatus();
+    TakeBack(fd, count + std::max<ssize_t>(more, 0));
+    errno = why;
   }
   return FileError("write", EscapeControl(path));
 }

@@ -357,6 +357,10 @@ std::string ContactCore::GiveUpText() const {
                         " was ending, and no next one came within ", limit,
                         " s; last try: ", trouble_);
   }
+  if (trouble_.starts_with("etcd at ")) {
+    return absl::StrCat(options_.endpoint_host, " did not say whose coordinator leads within ",
+                        limit, " s; see that it runs and answers this node; last try: ", trouble_);
+  }
   return absl::StrCat("no coordinator answered at ", MeetingPlace(ip_), " within ", limit,
                       " s; last try: ", trouble_.empty() ? kLongLookText : trouble_.c_str());
 }

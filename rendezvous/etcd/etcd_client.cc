@@ -211,10 +211,12 @@ struct EtcdClient::Connections {
                        "DDPRUN_ETCD_PASSWORD"));
     }
     if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("etcd at ", Name(member), " allows the user \"", EscapeControl(options.user),
-                       "\" no reading and writing of keys under \"", options.prefix,
-                       "/\": ", TroubleOf(status, options.is_tls)));
+      const std::string who = options.user.empty()
+                                  ? "who names no user (give --rdzv_conf user=NAME)"
+                                  : absl::StrCat("the user \"", EscapeControl(options.user), "\"");
+      return absl::PermissionDeniedError(absl::StrCat(
+          "etcd at ", Name(member), " allows ", who, " no reading and writing of keys under \"",
+          options.prefix, "/\": ", TroubleOf(status, options.is_tls)));
     }
     return ErrorOf(Name(member), status, options.is_tls);
   }

@@ -34,6 +34,12 @@ absl::Status ErrorOf(int error, const SocketAddress& address) {
                      " is already in use (EADDRINUSE): use another port, or end the "
                      "program that has it"));
   }
+  if (error == EADDRNOTAVAIL) {
+    return absl::UnavailableError(
+        absl::StrCat("listen on ", AddressText(address),
+                     ": this machine has no such address (EADDRNOTAVAIL): take one of those that "
+                     "\"ip address\" lists, or leave the host out for all of them"));
+  }
   return absl::ErrnoToStatus(error, absl::StrCat("listen on ", AddressText(address)));
 }
 

@@ -233,7 +233,10 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
     mode_t mode;
     const char* why;
   };
-  for (const Row& row : {Row{kToken, 0640, "its mode is 640"},
+  for (const Row& row : {Row{kToken, 0640, "its mode is 640, so others may read it"},
+                         {kToken, 0620, "its mode is 620, so others may write it"},
+                         {kToken, 0606, "its mode is 606, so others may read and write it"},
+                         {std::string(100000, 'a'), 0600, "it has more than 1024 characters"},
                          {"short", 0600, "it has 5 characters"},
                          {"", 0600, "it is empty"},
                          {std::string(kToken) + " and more", 0600, "or several words"}}) {

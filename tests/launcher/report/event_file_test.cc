@@ -109,7 +109,7 @@ TEST_CASE("event file: of a full disk there is one warning, and no half of a lin
   CHECK(ReadFile(fixture.path) == "fits\nok\nagain\n");
   CHECK(fixture.file->lost() == 2);
   REQUIRE(fixture.warnings.size() == 1);
-  CHECK_MESSAGE(fixture.warnings[0].find("write \"" + fixture.path + "\": No space left") !=
+  CHECK_MESSAGE(fixture.warnings[0].find("write \"" + fixture.path + "\": File too large") !=
                     std::string::npos,
                 fixture.warnings[0]);
 }

@@ -149,8 +149,8 @@ TEST_CASE("election: etcd out of reach is waited for, told of, and given up with
   CHECK(Contains(all, "emit waiting"));
   CHECK(Contains(all, "emit failed"));
   CHECK(bench.text ==
-        "no coordinator answered at etcd at h1:2379 within 5 s; last try: etcd at h1:2379: "
-        "Connection refused");
+        "etcd at h1:2379 did not say whose coordinator leads within 5 s; see that it runs and "
+        "answers this node; last try: etcd at h1:2379: Connection refused");
 }
 
 TEST_CASE("election: an answer of etcd's that will not change ends an agent that has no part yet") {

@@ -63,6 +63,12 @@ TEST_CASE("listening socket: an address of no interface is refused with the caus
   CHECK_FALSE(fd.is_open());
   CHECK(error == EADDRNOTAVAIL);
   CHECK(rendezvous::LocalPort(-1) == 0);
+  const absl::StatusOr<UniqueFd> named = rendezvous::ListenOn("198.51.100.1", 0);
+  REQUIRE_FALSE(named.ok());
+  CHECK(absl::IsUnavailable(named.status()));
+  CHECK(named.status().message() ==
+        "listen on 198.51.100.1:0: this machine has no such address (EADDRNOTAVAIL): take one of "
+        "those that \"ip address\" lists, or leave the host out for all of them");
 }
 
 bool Answers(const char* ip, uint16_t port) {
