@@ -71,6 +71,7 @@ void JobRecord::Note(const AgentAction& action, int64_t unix_ms) {
   if (const auto* prepare = std::get_if<PrepareWorkers>(&action)) {
     BeginRound(prepare->assignment, unix_ms);
   }
+  if (const auto* print = std::get_if<PrintReport>(&action)) verdict_ = print->verdict;
   if (const auto* end = std::get_if<EndJob>(&action)) {
     end_ = *end;
     ended_unix_ms_ = unix_ms;

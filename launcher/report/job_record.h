@@ -95,6 +95,7 @@ class JobRecord {
   const Part& part() const { return part_; }
   int64_t started_unix_ms() const { return started_unix_ms_; }
   int64_t ended_unix_ms() const { return ended_unix_ms_; }
+  // The coordinator's, or this node's own where it ends without one.
   const std::optional<rendezvous::Verdict>& verdict() const { return verdict_; }
   // How the agent ends; the values of a success before it does.
   const EndJob& end() const { return end_; }

@@ -122,6 +122,15 @@ TEST_CASE("job record: the next round knows better why this one ended") {
   CHECK(record.rounds()[0].end_reason == "node b is lost");
 }
 
+TEST_CASE("job record: the failure that a node reports without the coordinator's verdict is kept") {
+  JobRecord record(NodeOf(1), 0);
+  rendezvous::FailureReport failure;
+  failure.rank = 3;
+  record.Note(AgentAction(PrintReport{{7, "no coordinator answered", failure}}), 10);
+  REQUIRE(record.verdict());
+  CHECK(record.verdict()->first_failure == failure);
+}
+
 TEST_CASE("job record: what comes before the first round is no one's") {
   JobRecord record(NodeOf(1), 0);
   record.Note(AgentEvent(WorkersGone{}), 10);
