@@ -41,7 +41,10 @@ void AgentCore::On(const AgentStarted&) {
 void AgentCore::On(const rendezvous::Waiting& event) {
   if (state_ != State::kJoining) return;
   // The coordinator's own word, which follows our report.
-  if (!contact_.lost_since) is_failure_answered_ = true;
+  if (!contact_.lost_since) {
+    is_failure_answered_ = true;
+    if (failure_news_) failure_news_->is_passed = true;
+  }
   if (notice_ && notice_->reason == event.reason) {  // said again, or with another deadline
     notice_->deadline = event.deadline;
     if (is_waiting_told_ && !notice_->say_at) notice_->say_at = NextNotice();
@@ -69,6 +72,10 @@ void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
   // The report tells of a failure of this node that ends the job.
   const bool is_told_later = (own_failure_ && !HasBudget()) || policy_.is_check;
+  if (failure_news_) {
+    failure_news_->tell_at.reset();
+    failure_news_->is_passed = failure_news_->is_passed || !is_told_later;
+  }
   const bool is_told = !event.reason.empty() && !is_told_later && !is_drain_told_;
   if (is_told) {
     is_drain_told_ = true;
@@ -128,18 +135,6 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
   Leave();
 }
 
-void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
-  if (!own_failure_) {
-    end_ = EndJob{exit_code, ExitOwner::kDdprun, message};
-    Tell("error: ", message);
-    return;
-  }
-  // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
-  end_ = EndJob{own_failure_->exit_code, ExitOwner::kWorker, message};
-  Tell("error: ", message, "; ending with the code of local rank ", own_failure_->local_rank,
-       ", whose end was: ", own_failure_->message);
-}
-
 void AgentCore::On(const WorkersPrepared& event) {
   // Of a round that has been given up meanwhile: its answer comes late.
   if (state_ != State::kPreparing || event.assignment != assignment_) return;
@@ -170,30 +165,6 @@ void AgentCore::On(const WorkerEnd& end) {
     return;
   }
   Fail(end);
-}
-
-void AgentCore::On(const FailureDescribed& event) {
-  if (event.assignment != assignment_ || undescribed_ == 0) return;
-  --undescribed_;
-  const bool is_blaming = event.report.left_peer.has_value();
-  if (!end_ && !verdict_) {
-    actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
-    if (contact_.lost_since) {  // nobody else would say for now that a worker failed
-      Tell("rank ", event.report.rank, " failed: ", rendezvous::CauseText(event.report), "; ",
-           Coordinator(), " hears of it when it answers again");
-    } else if (HasWorkers() && !HasBudget() && !notice_) {
-      notice_ = Notice{absl::StrCat("rank ", event.report.rank,
-                                    " failed: ", rendezvous::CauseText(event.report)),
-                       kill_at_, now_ + policy_.stopping_notice_delay};
-    }
-    // The failure that is ours if nobody names another.
-    if (is_peer_blamed_ && !is_blaming) own_failure_ = event.end;
-    if (is_blaming && !is_peer_blamed_) {
-      is_peer_blamed_ = true;
-      for (const WorkerEnd& end : std::exchange(own_ends_, {})) Describe(end);
-    }
-  }
-  if (state_ == State::kStopping && !HasWorkers()) GoOn();
 }
 
 void AgentCore::On(const WorkersGone& event) {
@@ -232,6 +203,7 @@ void AgentCore::On(const AgentTimePassed&) {
   }
   JudgeSuspicions();
   GiveNotice();
+  TellOfFailure();
   if (state_ == State::kPreparing && prepared_by_ <= now_) {
     On(LocalFailure{
         kExitMachine,
@@ -257,6 +229,7 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   const rendezvous::Assignment before = std::exchange(assignment_, assignment);
   prepared_by_ = now_ + policy_.file_timeout;
   own_failure_.reset();
+  failure_news_.reset();
   is_failure_answered_ = false;
   loss_.clear();
   is_drain_told_ = false;
@@ -311,28 +284,10 @@ void AgentCore::Stop(int signal, bool may_be_for_all) {
   if (!HasWorkers()) GoOn();
 }
 
-void AgentCore::Describe(const WorkerEnd& end) {
-  ++undescribed_;
-  actions_.push_back(DescribeFailure{assignment_, end});
-}
-
-void AgentCore::Fail(const WorkerEnd& end) {
-  own_failure_ = end;
-  is_failure_answered_ = false;
-  suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
-  Stop(kSigTerm);
-}
-
-void AgentCore::JudgeSuspicions() {
-  if (suspicions_.empty() || suspicions_.front().judge_at > now_) return;
-  const Suspicion first = suspicions_.front();
-  suspicions_.erase(suspicions_.begin());
-  if (state_ == State::kRunning) Fail(first.end);
-}
-
 void AgentCore::GiveNotice() {
   if (!notice_ || !notice_->say_at || *notice_->say_at > now_) return;
   is_waiting_told_ = true;
+  if (notice_->is_of_failure && failure_news_) failure_news_->is_told = true;
   std::string text = notice_->reason;
   if (state_ == State::kStopping) {
     absl::StrAppend(&text, "; stopping ", live_.empty() ? "what the workers left" : LiveRanks());

@@ -56,6 +56,8 @@ struct AgentPolicy {
   Duration waiting_notice_delay = std::chrono::milliseconds(500);
   // From a failure that ends the job until the user is told that other workers take their time.
   Duration stopping_notice_delay = std::chrono::seconds(2);
+  // From a failure's report until the user is told of it here, for want of an answer to it.
+  Duration failure_notice_delay = std::chrono::seconds(2);
   // How often a wait that goes on is told again, with the time it has left.
   Duration waiting_notice_interval = std::chrono::seconds(60);
   // How long the workers' log files may take to be made.
@@ -99,6 +101,14 @@ class AgentCore {
     std::string reason;
     std::optional<TimePoint> deadline;
     std::optional<TimePoint> say_at;  // none: it has been told, and there is no more to tell
+    bool is_of_failure = false;       // of this node
+  };
+  // What is known of own_failure_, and who has said it to the user.
+  struct FailureNews {
+    rendezvous::FailureReport report;
+    std::optional<TimePoint> tell_at{};  // by us; none: the coordinator has answered
+    bool is_told = false;                // by us
+    bool is_passed = false;              // the job's own word tells of it, and the job goes on
   };
   struct Contact {
     std::optional<TimePoint> lost_since{};
@@ -171,6 +181,11 @@ class AgentCore {
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
   void JudgeSuspicions();
+  // The line on a failure of ours that the coordinator may not have heard of, when it is due.
+  TimePoint FailureNoticeAt() const;  // TimePoint::max(): never
+  void TellOfFailure();
+  // The report of a failure of ours with which this node ends, and which nobody else names.
+  void ReportOwnFailure();
   void GiveNotice();
   // When to tell of the same wait again.
   std::optional<TimePoint> NextNotice() const;
@@ -239,6 +254,7 @@ class AgentCore {
   std::optional<rendezvous::Verdict> verdict_;
   std::optional<TimePoint> verdict_holds_at_;  // a signal of our own before it counts instead
   std::optional<WorkerEnd> own_failure_;       // reported, and no verdict or new round yet
+  std::optional<FailureNews> failure_news_;    // once it is described
   bool is_failure_answered_ = false;           // the coordinator has heard of it, and has gone on
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;

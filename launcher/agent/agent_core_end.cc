@@ -74,6 +74,7 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
     contact_.gone_at = now_ + policy_.gone_grace;
   }
   if (ordered_) On(*std::exchange(ordered_, std::nullopt));
+  TellOfFailure();
   if (state_ != State::kLeaving) CheckContact();
 }
 
@@ -233,6 +234,9 @@ void AgentCore::On(const StopOrder& event) {
 void AgentCore::On(const SignalReceived& event) {
   suspicions_.clear();
   if (state_ == State::kLeaving) return Hurry(event.is_kill);
+  // What failed in that moment has failed of the signal, which came to the workers, too.
+  const bool is_recent = own_failure_ && now_ - own_failure_->at < policy_.own_signal_window;
+  if (!end_ && is_recent) own_failure_.reset();
   const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
                        absl::StrCat("stopped by ", SignalName(event.signal))};
   if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
@@ -305,17 +309,6 @@ void AgentCore::LeaveWithVerdict() {
   Leave();
 }
 
-void AgentCore::LeaveStopped() {
-  // The job had failed before the signal: what failed first is what the user wants to know.
-  if (verdict_ && verdict_->first_failure && end_->owner == ExitOwner::kSignal) {
-    rendezvous::Verdict report = *verdict_;
-    report.exit_code = end_->exit_code;
-    report.reason = end_->reason;
-    actions_.push_back(PrintReport{std::move(report)});
-  }
-  Leave();
-}
-
 void AgentCore::Leave() {
   const bool is_by_user = is_stop_by_user_ || end_->owner == ExitOwner::kStopped;
   if (policy_.requeue_code && have_read_stop_ && !is_by_user) {
@@ -324,6 +317,7 @@ void AgentCore::Leave() {
                                " asked them to (--requeue_code)")};
     Tell("exit code ", end_->exit_code, ": ", end_->reason);
   }
+  ReportOwnFailure();
   state_ = State::kLeaving;
   // Workers that do not die are still the worker group's: it may not be destroyed in peace.
   leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};
@@ -388,7 +382,7 @@ std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kDone) return std::nullopt;
   const TimePoint say_at = notice_ ? notice_->say_at.value_or(kNever) : kNever;
   if (state_ == State::kLeaving) return std::min(leaving_.by, say_at);
-  TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at});
+  TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at, FailureNoticeAt()});
   if (!suspicions_.empty()) deadline = std::min(deadline, suspicions_.front().judge_at);
   if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {

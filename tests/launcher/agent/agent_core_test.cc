@@ -309,7 +309,7 @@ TEST_CASE("agent: trouble on the way to the next round does not hide why the las
   bench.Run();
   bench.End(1, 3);
   CHECK(bench.Step(WorkersGone{}) == "join");
-  CHECK(bench.Step(LocalFailure{120, "store: start a thread"}) == "say leave end:3");
+  CHECK(bench.Step(LocalFailure{120, "store: start a thread"}) == "say leave report end:3");
 }
 
 TEST_CASE("agent: a failed rendezvous ends with its code") {
@@ -325,7 +325,7 @@ TEST_CASE(
   bench.End(1, 9);
   bench.Step(WorkersGone{});
   bench.Step(ContactLost{"timed out", false});
-  CHECK(bench.Step(RendezvousFailed{"lost"}) == "say end:9");
+  CHECK(bench.Step(RendezvousFailed{"lost"}) == "say report end:9");
 }
 
 TEST_CASE("agent: a local failure stops the workers and ends with 120") {

@@ -224,7 +224,7 @@ TEST_CASE("node loss: a failure before it is the cause, one in the same second a
   CHECK(bench.Step(WorkersGone{}) == "join");
   SUBCASE("before") {
     bench.Pass(1001ms);
-    end = "say end:3";
+    end = "say report end:3";
   }
   SUBCASE("a busy node heard of both at once, of its worker first") {
     bench.Pass(1000ms);
@@ -251,7 +251,7 @@ TEST_CASE("node loss: with restarts left a failed wait for its return ends with 
     bench.Pass(60s);
     bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
   }
-  SUBCASE("nobody has heard of the worker") { end = "say end:3"; }
+  SUBCASE("nobody has heard of the worker") { end = "say report end:3"; }
   SUBCASE("the coordinator went, and the worker failed of that") {
     bench.Pass(1000ms);
     bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
@@ -259,7 +259,7 @@ TEST_CASE("node loss: with restarts left a failed wait for its return ends with 
   SUBCASE("the coordinator went after the worker had failed, which nobody answered") {
     bench.Pass(1001ms);
     bench.Step(rendezvous::ContactLost{.reason = "refused", .is_gone = true});
-    end = "say end:3";
+    end = "say report end:3";
   }
   SUBCASE("the coordinator's machine had gone before, which takes its time to be told") {
     bench.Pass(9s);
@@ -268,11 +268,11 @@ TEST_CASE("node loss: with restarts left a failed wait for its return ends with 
   SUBCASE("the coordinator's machine went after the worker had failed") {
     bench.Pass(11001ms);
     bench.Step(rendezvous::ContactLost{.reason = "no answer", .unanswered_for = 10s});
-    end = "say end:3";
+    end = "say report end:3";
   }
   SUBCASE("the coordinator is silent, which makes no worker fail") {
     bench.Step(rendezvous::ContactLost{.reason = "timed out"});
-    end = "say end:3";
+    end = "say report end:3";
   }
   bench.Pass(600s);
   CHECK(bench.Step(rendezvous::RendezvousFailed{"gave up after 600 s"}) == end);
@@ -289,7 +289,7 @@ TEST_CASE("left peer: behind a consequence, a worker's own end is reported even 
     CHECK(bench.Describe(1, 3) == "failed:1 join");
     SUBCASE("and it is the one that counts where nobody is left to judge") {
       bench.Step(rendezvous::ContactLost{"timed out"});
-      CHECK(bench.Step(rendezvous::RendezvousFailed{"lost"}) == "say end:3");
+      CHECK(bench.Step(rendezvous::RendezvousFailed{"lost"}) == "say report end:3");
     }
   }
   SUBCASE("it comes later") {

@@ -11,6 +11,7 @@ using namespace std::chrono_literals;
 using rendezvous::Concluded;
 using rendezvous::ContactLost;
 using rendezvous::ContactRestored;
+using rendezvous::RendezvousFailed;
 using rendezvous::Verdict;
 
 Concluded Failure(int code) { return Concluded{Verdict{code, "rank 1 failed", {}}}; }
@@ -50,6 +51,35 @@ TEST_CASE(
   SUBCASE("its process is gone") {
     bench.Step(ContactLost{"refused", true});
     CHECK(bench.Pass(3s) == "say end:121");
+  }
+}
+
+TEST_CASE("agent: a failure without the coordinator's answer is reported by this node's own end") {
+  Bench bench(1);
+  bench.Run();
+  bench.End(0, 7);
+  CHECK(bench.Step(WorkersGone{}) == "join");
+  SUBCASE("told once it was silent for a while, then the contact is lost") {
+    CHECK(bench.Pass(8s) == "say");
+    CHECK(bench.Step(ContactLost{"its lease is over"}) == "");
+    SUBCASE("for good") { CHECK(bench.Step(RendezvousFailed{"nobody"}) == "say report end:7"); }
+    SUBCASE("a signal") { CHECK(bench.Step(SignalReceived{15}) == "leave report end:143"); }
+    SUBCASE("ddprun stop") {
+      CHECK(bench.Step(StopOrder{false, "ddprun stop"}) ==
+            "answer-alone say order leave report end:143");
+    }
+    SUBCASE("this machine's trouble") {
+      CHECK(bench.Step(LocalFailure{120, "disk full"}) == "say leave report end:7");
+    }
+  }
+  SUBCASE("a worker that ends with the signal that comes to all has not failed") {
+    bench.Pass(500ms);
+    CHECK(bench.Step(SignalReceived{2}) == "leave end:130");
+  }
+  SUBCASE("nor is one named again after which the job goes on") {
+    bench.Step(rendezvous::Waiting{"1 of 2 nodes, waiting for 1 more"});
+    bench.Pass(8s);
+    CHECK(bench.Step(SignalReceived{15}) == "leave say end:143");
   }
 }
 

@@ -148,6 +148,7 @@ TEST_CASE("stopping: workers that let the report of a failure wait are named, on
   quick.Assign(0ms);
   quick.FailWorker(1s, 0);
   quick.At(2s, WorkersGone{});
+  quick.At(2s, rendezvous::Drained{Round{1}, ""});
   CHECK(quick.PassTo(3s) == "");
 }
 
@@ -180,6 +181,31 @@ TEST_CASE("waiting: workers that do not stop for a drain are told of, with the t
   CHECK(bench.PassTo(2999ms) == "");
   CHECK(bench.PassTo(3s) == "node b is lost; stopping ranks 4-6, 28 s left");
   CHECK(bench.PassTo(20s) == "");
+}
+
+TEST_CASE("waiting: a failure that the coordinator does not answer to is named") {
+  const std::string failed = "rank 4 failed: exit code 7; the coordinator at node1:29400 ";
+  Bench bench;
+  bench.At(0ms, rendezvous::ContactMade{"node1:29400", false});
+  bench.Assign(0ms, 2);
+  CHECK(bench.FailWorker(10s, 0) == "");
+  CHECK(bench.At(10s, WorkersGone{}) == "");
+  SUBCASE("once it is known to be lost") {
+    const rendezvous::ContactLost lost{"its lease is over"};
+    CHECK(bench.At(11s, lost) == failed + "hears of it when it answers again");
+    CHECK(bench.At(12s, lost) == "");
+    CHECK(bench.PassTo(20s) == "");
+  }
+  SUBCASE("before that is known") {
+    CHECK(bench.next() == kStart + 12s);
+    CHECK(bench.PassTo(12s) == failed + "has not answered to that yet");
+    CHECK(bench.At(13s, rendezvous::ContactLost{"its lease is over"}) == "");
+    CHECK(bench.next() == std::nullopt);
+  }
+  SUBCASE("but not one to which it has answered: it names that itself, or the report does") {
+    bench.At(11s, rendezvous::Drained{Round{1}, "rank 4 failed: exit code 7"});
+    CHECK(bench.PassTo(12s) == "");
+  }
 }
 
 TEST_CASE("waiting: that a wait which was told is over is told, too") {

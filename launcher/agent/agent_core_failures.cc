@@ -1,0 +1,108 @@
+// Failures of this node's workers: from a worker's end to what the user is told of it.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "launcher/agent/agent_core.h"
+#include "rendezvous/core/text.h"
+
+namespace ddprun::launcher {
+namespace {
+
+// Linux's number; <csignal> is no header for pure code.
+constexpr int kSigTerm = 15;
+
+}  // namespace
+
+void AgentCore::Describe(const WorkerEnd& end) {
+  ++undescribed_;
+  actions_.push_back(DescribeFailure{assignment_, end});
+}
+
+void AgentCore::Fail(const WorkerEnd& end) {
+  own_failure_ = end;
+  is_failure_answered_ = false;
+  suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
+  Stop(kSigTerm);
+}
+
+void AgentCore::JudgeSuspicions() {
+  if (suspicions_.empty() || suspicions_.front().judge_at > now_) return;
+  const Suspicion first = suspicions_.front();
+  suspicions_.erase(suspicions_.begin());
+  if (state_ == State::kRunning) Fail(first.end);
+}
+
+void AgentCore::On(const FailureDescribed& event) {
+  if (event.assignment != assignment_ || undescribed_ == 0) return;
+  --undescribed_;
+  const bool is_blaming = event.report.left_peer.has_value();
+  // The failure that is ours if nobody names another.
+  if (is_peer_blamed_ && !is_blaming && !end_ && !verdict_) own_failure_ = event.end;
+  const bool is_ours = own_failure_ && own_failure_->local_rank == event.end.local_rank;
+  if (is_ours) failure_news_ = FailureNews{event.report, now_ + policy_.failure_notice_delay};
+  if (!end_ && !verdict_) {
+    actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
+    if (is_ours) TellOfFailure();
+    if (!contact_.lost_since && HasWorkers() && !HasBudget() && !notice_) {
+      notice_ = Notice{absl::StrCat("rank ", event.report.rank,
+                                    " failed: ", rendezvous::CauseText(event.report)),
+                       kill_at_, now_ + policy_.stopping_notice_delay, is_ours};
+    }
+    if (is_blaming && !is_peer_blamed_) {
+      is_peer_blamed_ = true;
+      for (const WorkerEnd& end : std::exchange(own_ends_, {})) Describe(end);
+    }
+  }
+  if (state_ == State::kStopping && !HasWorkers()) GoOn();
+}
+
+TimePoint AgentCore::FailureNoticeAt() const {
+  constexpr TimePoint kNever = TimePoint::max();
+  const bool is_over = end_ || verdict_;
+  if (!failure_news_ || failure_news_->is_told || failure_news_->is_passed || is_over)
+    return kNever;
+  return contact_.lost_since ? now_ : failure_news_->tell_at.value_or(kNever);
+}
+
+void AgentCore::TellOfFailure() {
+  if (FailureNoticeAt() > now_) return;
+  failure_news_->is_told = true;
+  const rendezvous::FailureReport& report = failure_news_->report;
+  Tell(
+      "rank ", report.rank, " failed: ", rendezvous::CauseText(report), "; ", Coordinator(),
+      contact_.lost_since ? " hears of it when it answers again" : " has not answered to that yet");
+}
+
+void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {
+  if (!own_failure_) {
+    end_ = EndJob{exit_code, ExitOwner::kDdprun, message};
+    Tell("error: ", message);
+    return;
+  }
+  // A worker of ours failed, and its failure will not be named by the job any more: it is the end.
+  end_ = EndJob{own_failure_->exit_code, ExitOwner::kWorker, message};
+  Tell("error: ", message, "; ending with the code of local rank ", own_failure_->local_rank,
+       ", whose end was: ", own_failure_->message);
+}
+
+void AgentCore::LeaveStopped() {
+  // The job had failed before the signal: what failed first is what the user wants to know.
+  if (verdict_ && verdict_->first_failure && end_->owner == ExitOwner::kSignal) {
+    rendezvous::Verdict report = *verdict_;
+    report.exit_code = end_->exit_code;
+    report.reason = end_->reason;
+    actions_.push_back(PrintReport{std::move(report)});
+  }
+  Leave();
+}
+
+void AgentCore::ReportOwnFailure() {
+  if (verdict_ || !own_failure_ || !failure_news_) return;
+  const bool is_stopped = end_->owner == ExitOwner::kSignal || end_->owner == ExitOwner::kStopped;
+  const bool is_wanted = is_stopped && !failure_news_->is_passed;
+  if (!is_wanted && end_->owner != ExitOwner::kWorker) return;
+  actions_.push_back(
+      PrintReport{rendezvous::Verdict{end_->exit_code, end_->reason, failure_news_->report}});
+}
+
+}  // namespace ddprun::launcher
