@@ -73,7 +73,7 @@ void AgentCore::On(const rendezvous::Drained& event) {
   // The report tells of a failure of this node that ends the job.
   const bool is_told_later = (own_failure_ && !HasBudget()) || policy_.is_check;
   if (failure_news_) {
-    failure_news_->tell_at.reset();
+    failure_news_->is_heard = true;
     failure_news_->is_passed = failure_news_->is_passed || !is_told_later;
   }
   const bool is_told = !event.reason.empty() && !is_told_later && !is_drain_told_;

@@ -56,7 +56,7 @@ struct AgentPolicy {
   Duration waiting_notice_delay = std::chrono::milliseconds(500);
   // From a failure that ends the job until the user is told that other workers take their time.
   Duration stopping_notice_delay = std::chrono::seconds(2);
-  // From a failure's report until the user is told of it here, for want of an answer to it.
+  // From a failure's report until the user is told of it here, as the job has said nothing of it.
   Duration failure_notice_delay = std::chrono::seconds(2);
   // How often a wait that goes on is told again, with the time it has left.
   Duration waiting_notice_interval = std::chrono::seconds(60);
@@ -106,15 +106,17 @@ class AgentCore {
   // What is known of own_failure_, and who has said it to the user.
   struct FailureNews {
     rendezvous::FailureReport report;
-    std::optional<TimePoint> tell_at{};  // by us; none: the coordinator has answered
-    bool is_told = false;                // by us
-    bool is_passed = false;              // the job's own word tells of it, and the job goes on
+    TimePoint tell_at;       // by us
+    bool is_told = false;    // by us
+    bool is_heard = false;   // by the coordinator, which stops the round
+    bool is_passed = false;  // the job's own word tells of it, and the job goes on
   };
   struct Contact {
     std::optional<TimePoint> lost_since{};
     std::optional<TimePoint> gone_at{};  // from then on its ranks count as gone, too
     std::string reason{};
     bool is_replaced = false;
+    bool is_of_node = false;                      // this node's own trouble
     std::optional<TimePoint> unanswered_since{};  // by its machine
     TimePoint until{};                            // waited for until then, however long it is lost
     bool is_told = false;

@@ -61,16 +61,17 @@ TimePoint AgentCore::FailureNoticeAt() const {
   const bool is_over = end_ || verdict_;
   if (!failure_news_ || failure_news_->is_told || failure_news_->is_passed || is_over)
     return kNever;
-  return contact_.lost_since ? now_ : failure_news_->tell_at.value_or(kNever);
+  return contact_.lost_since ? now_ : failure_news_->tell_at;
 }
 
 void AgentCore::TellOfFailure() {
   if (FailureNoticeAt() > now_) return;
   failure_news_->is_told = true;
   const rendezvous::FailureReport& report = failure_news_->report;
-  Tell(
-      "rank ", report.rank, " failed: ", rendezvous::CauseText(report), "; ", Coordinator(),
-      contact_.lost_since ? " hears of it when it answers again" : " has not answered to that yet");
+  Tell("rank ", report.rank, " failed: ", rendezvous::CauseText(report), "; ", Coordinator(),
+       contact_.lost_since       ? " hears of it when it answers again"
+       : failure_news_->is_heard ? " has not told the end of the job yet"
+                                 : " has not answered to that yet");
 }
 
 void AgentCore::PlanEndOfTrouble(int exit_code, const std::string& message) {

@@ -148,7 +148,7 @@ TEST_CASE("stopping: workers that let the report of a failure wait are named, on
   quick.Assign(0ms);
   quick.FailWorker(1s, 0);
   quick.At(2s, WorkersGone{});
-  quick.At(2s, rendezvous::Drained{Round{1}, ""});
+  quick.At(2s, rendezvous::Concluded{{7, "rank 4 failed"}});
   CHECK(quick.PassTo(3s) == "");
 }
 
@@ -202,8 +202,12 @@ TEST_CASE("waiting: a failure that the coordinator does not answer to is named")
     CHECK(bench.At(13s, rendezvous::ContactLost{"its lease is over"}) == "");
     CHECK(bench.next() == std::nullopt);
   }
-  SUBCASE("but not one to which it has answered: it names that itself, or the report does") {
+  SUBCASE("though the round is stopped, as it cannot keep the verdict yet") {
     bench.At(11s, rendezvous::Drained{Round{1}, "rank 4 failed: exit code 7"});
+    CHECK(bench.PassTo(12s) == failed + "has not told the end of the job yet");
+  }
+  SUBCASE("but not one with which the job has ended") {
+    bench.At(11s, rendezvous::Concluded{{7, "rank 4 failed"}});
     CHECK(bench.PassTo(12s) == "");
   }
 }
