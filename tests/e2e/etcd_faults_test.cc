@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/etcd_job.h"
+#include "tests/support/holds.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr char kBack[] = "coordinator back";
 constexpr char kLost[] = "coordinator lost";
+constexpr char kNamed[] = "failed: killed by signal 9 (SIGKILL); the coordinator at 127.0.0.1:";
 
 TEST_CASE("etcd: members that die, stop and come back disturb no worker") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
@@ -88,6 +90,29 @@ TEST_CASE("etcd: all of it is killed and started again on its disks: workers go 
   job.CheckAllEndWith(0);
   CHECK_FALSE(job.job().HasFile("up0.1"));
   CHECK(job.Keys() == "");
+}
+
+TEST_CASE("etcd: a worker that dies when all of it is gone is named at once, and in the report") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd;
+  EtcdJob job(etcd, "named");
+  job.StartNodes(2, "2");
+  job.AwaitWorkers(0, 2);
+  const std::vector<int> pids = job.Pids(2);
+  etcd.SignalAll(SIGKILL);
+  // Before an agent knows it, which takes the lease's 15 s: both ranks, so that each agent has one.
+  for (const int pid : pids) kill(pid, SIGKILL);
+  for (size_t i = 0; i < job.size(); ++i) {
+    REQUIRE_MESSAGE(job.node(i).WaitForErr(kNamed), job.Describe());
+    CHECK_MESSAGE(job.node(i).err().find(kLost) == std::string::npos, job.Describe());
+  }
+  for (size_t i = 0; i < job.size(); ++i) {
+    job.node(i).Signal(SIGTERM);
+    CHECK(job.node(i).Wait() == 128 + SIGTERM);
+    CHECK_MESSAGE(Holds(job.node(i).err(), "Root Cause"), job.Describe());
+    CHECK_MESSAGE(Holds(job.node(i).err(), "exit code 143: ddprun's own, stopped by SIGTERM"),
+                  job.Describe());
+  }
 }
 
 TEST_CASE("etcd: its leader dies with the hosting agent's node: another takes over all the same") {
