@@ -120,7 +120,8 @@ TEST_CASE("etcd: an agent that reaches only a member that is cut off says so, an
                              "elect one (etcdserver: no leader)";
   job.StartNode("1", {"--rdzv_conf=join_timeout=3"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
-  CHECK_MESSAGE(job.node(0).err().find(" within 3 s; " + reason) != std::string::npos,
+  CHECK_MESSAGE(job.node(0).err().find(" within 3 s; see that it runs and answers this node; " +
+                                       reason) != std::string::npos,
                 job.Describe());
   job.StartNode("1", {"--rdzv_conf=join_timeout=60"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(1).WaitForErr(reason), job.Describe());

@@ -194,7 +194,7 @@ TEST_CASE("status: where the coordinator's node stands still the others say what
   const ControlFolder folders[2];
   const auto nodes = TwoNodes(job, folders, {}, {"steps:" + job.File("go")});
   nodes[0]->Signal(SIGSTOP);
-  const Told told = AskUntil(job, folders[1], {"status"}, Shows("(node 0)) has not answered"));
+  const Told told = AskUntil(job, folders[1], {"status"}, Shows("(node 0) has not answered"));
   CHECK_MESSAGE(told.out.find("lost node: node ") == std::string::npos, told.Describe());
   CHECK_MESSAGE(told.code == 1, told.Describe());
   const json seen = Ask(job, folders[1], {"status", "--json"}).json();

@@ -165,7 +165,13 @@ std::string SwallowOwn(Bench& bench, Wire& wire, bool is_limited) {
     const bool is_told = bench.Says(nodes.node(0), lost + "no node loss is left of 1 (");
     return is_told ? "" : "nobody is told why:" + nodes.Describe();
   }
-  if (nodes.Count("exit code 7; ") > 0) return "the failure is heard:" + nodes.Describe();
+  // Its own agent names it all the same.
+  if (nodes.node(0).err().find("exit code 7") != std::string::npos) {
+    return "the failure is heard:" + nodes.Describe();
+  }
+  if (!bench.Says(nodes.node(1), "rank 1 failed: exit code 7; the coordinator at ")) {
+    return "the failure is not named on its own node:" + nodes.Describe();
+  }
   wire.Heal(2);
   if (!nodes.AwaitWorkers(1)) return "no restart:" + nodes.Describe();
   const std::string grown = bench.CheckDescriptors();
