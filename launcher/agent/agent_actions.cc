@@ -29,7 +29,10 @@ constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
 void Agent::Do(const JoinRound&) {
   const absl::Status opened = store_.Renew();
-  if (!opened.ok()) return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
+  if (!opened.ok()) {
+    const int code = absl::IsUnauthenticated(opened) ? kExitAuthentication : kExitMachine;
+    return Feed(LocalFailure{code, std::string(opened.message())});
+  }
   rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
   node.id = node_id_;
   node.host = host_;

@@ -115,7 +115,7 @@ class AgentCore {
     std::optional<TimePoint> lost_since{};
     std::optional<TimePoint> gone_at{};  // from then on its ranks count as gone, too
     std::string reason{};
-    bool is_replaced = false;
+    bool is_lasting = false;
     bool is_of_node = false;                      // this node's own trouble
     std::optional<TimePoint> unanswered_since{};  // by its machine
     TimePoint until{};                            // waited for until then, however long it is lost

@@ -61,8 +61,8 @@ void AgentCore::On(const rendezvous::ContactMade& event) {
 
 void AgentCore::On(const rendezvous::ContactLost& event) {
   contact_.reason = event.reason;
-  // Who answers in its place is worth a line of its own.
-  if (event.is_replaced && !std::exchange(contact_.is_replaced, true)) contact_.is_told = false;
+  // Who answers in its place, or whose certificate has expired, is worth a line of its own.
+  if (event.is_lasting && !std::exchange(contact_.is_lasting, true)) contact_.is_told = false;
   if (!contact_.lost_since) contact_.lost_since = now_;
   contact_.unanswered_since.reset();
   if (event.unanswered_for > Duration{0}) {

@@ -7,8 +7,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "rendezvous/base/plain_text.h"
-#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -208,9 +206,10 @@ void ContactCore::JudgeAttempt(const Looked& look) {
   if (look.outcome == Outcome::kSilent && !silent_since_) silent_since_ = errand_since_;
   if (TryNextPort(look)) return GoToNextPort();
   if (loss_) {
-    LoseContact({.reason = AttemptText(look),
+    const bool is_expired = look.outcome == Outcome::kExpired;
+    LoseContact({.reason = is_expired ? look.text : AttemptText(look),
                  .is_gone = is_replaced || is_refused,
-                 .is_replaced = is_replaced});
+                 .is_lasting = is_replaced || is_expired});
   }
   if (!record_.is_assigned()) {
     if ((look.outcome == Outcome::kOtherRun && options_.more_ports.empty()) || look.refuses) {
@@ -219,7 +218,8 @@ void ContactCore::JudgeAttempt(const Looked& look) {
       return Find();
     }
     if (const std::optional<std::string> trouble = FinalTrouble(look)) {
-      const bool is_distrusted = look.outcome == Outcome::kDistrusted;
+      const bool is_distrusted =
+          look.outcome == Outcome::kDistrusted || look.outcome == Outcome::kExpired;
       return Fail(*trouble, is_distrusted ? Kind::kDistrusted : Kind::kRendezvous);
     }
   }
@@ -236,7 +236,7 @@ std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
   const bool is_known_other = look.outcome == Outcome::kOtherRun && !options_.more_ports.empty();
   const bool is_others = look.outcome == Outcome::kForeign || look.outcome == Outcome::kDistrusted;
   const bool is_misfit = is_others || look.outcome == Outcome::kOtherRelease;
-  if (is_misfit || is_known_other) return AttemptText(look);
+  if (is_misfit || is_known_other || look.outcome == Outcome::kExpired) return AttemptText(look);
   // Who was here once may come back, or its port may be about to become free, or its name, which
   // worked before, is in the middle of an update.
   if (had_contact_ || is_ending_) return std::nullopt;
@@ -289,80 +289,6 @@ void ContactCore::GoToNextPort() {
   TellWait(trouble_,
            absl::StrCat("waiting for the coordinator at ", Place(), " and ",
                         options_.more_ports.size(), " more ports (last try: ", trouble_, ")"));
-}
-
-std::string ContactCore::PortHere() const {
-  const size_t ports = options_.more_ports.size() + 1;
-  return absl::StrCat("port ", Port(), " of this machine, ",
-                      ports > 1 ? absl::StrCat("the last of ", ports, " that ") : "which ",
-                      options_.endpoint_source, ports > 1 ? " gives," : " names,");
-}
-
-std::string ContactCore::TakenText() const {
-  return absl::StrCat(PortHere(), " is in use by another program: use another port");
-}
-
-std::string ContactCore::AttemptText(const Looked& look) const {
-  if (look.outcome == Outcome::kOtherRun) {
-    return absl::StrCat(
-        hosts_ ? PortHere() : Place(look.ip), " serves the run \"", look.text, "\", not \"",
-        options_.policy.run_id, "\": use another port, or",
-        hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
-  }
-  if (look.outcome == Outcome::kOtherRelease) {
-    return absl::StrCat("the coordinator at ", Place(look.ip), " ", look.text);
-  }
-  if (look.outcome == Outcome::kDistrusted) {
-    return absl::StrCat(Place(look.ip),
-                        " is held by a program that is not of this job: ", look.text);
-  }
-  const bool has_answered = look.outcome == Outcome::kForeign;
-  if (!has_answered && look.outcome != Outcome::kClosed && look.outcome != Outcome::kSilent) {
-    return look.text;
-  }
-  if (hosts_ && look.outcome == Outcome::kSilent) {
-    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(kSilentLimit).count();
-    return absl::StrCat(PortHere(), " is in use and silent for ", limit, " s (", look.text,
-                        "): its coordinator is stopped or overloaded, or another program has the "
-                        "port");
-  }
-  if (hosts_) return TakenText();
-  if (look.outcome == Outcome::kSilent) {
-    return absl::StrCat(Place(look.ip), " does not answer (", look.text,
-                        "): the coordinator's process is stopped, or another program has the port");
-  }
-  return absl::StrCat(Place(look.ip), " is held by another program, not by a ddprun coordinator (",
-                      has_answered ? absl::StrCat("it answers \"", look.text, "\"") : look.text,
-                      "): use another port");
-}
-
-std::string ContactCore::WaitText(const std::string& last_try) const {
-  return absl::StrCat("waiting for ",
-                      IsElected() && leader_.empty() ? "etcd to say whose coordinator leads"
-                                                     : "the coordinator at " + MeetingPlace(""),
-                      " (last try: ", last_try, ")");
-}
-
-std::string ContactCore::Place(const std::string& ip) const {
-  if (IsElected()) return leader_.empty() ? options_.endpoint_host : leader_;
-  const std::string place = EndpointText(options_.endpoint_host, Port());
-  return ip.empty() || ip == options_.endpoint_host ? place : absl::StrCat(place, " (", ip, ")");
-}
-
-std::string ContactCore::GiveUpText() const {
-  const int64_t limit = SecondsLeft(options_.policy.join_timeout);
-  if (!is_name_checked_) return trouble_;
-  if (is_ending_) {
-    return absl::StrCat(JobText(options_.policy.run_id), " at ", Place(ip_),
-                        " was ending, and no next one came within ", limit,
-                        " s; last try: ", trouble_);
-  }
-  if (trouble_.starts_with("etcd at ")) {
-    return absl::StrCat(options_.endpoint_host, " did not say whose coordinator leads within ",
-                        limit, " s; see that it runs and answers this node; last try: ", trouble_);
-  }
-  return absl::StrCat("no coordinator answered at ", MeetingPlace(ip_), " within ", limit,
-                      " s; last try: ", trouble_.empty() ? kLongLookText : trouble_.c_str());
 }
 
 bool ContactCore::MayHost() const {

@@ -101,6 +101,7 @@ struct Looked {
     kOtherRelease,  // of this run, in a protocol that we do not speak: `text` says whose
     kForeign,       // something that answers otherwise: `text` is the beginning of that
     kDistrusted,   // something that is not of this job, or does not take us for it: `text` says why
+    kExpired,      // this node's certificate, or its own, has expired: `text` says whose
     kClosed,       // accepted, and closed without a word
     kSilent,       // accepted, and no word within the time (a stopped process does that)
     kRefused,      // the host says that nobody listens
@@ -108,9 +109,8 @@ struct Looked {
     kNoName,       // the resolver is sure that there is no such name
     kNameLater,    // the resolver may answer later
     kFound,        // the name is one; kElected: somebody leads
-    // kElected:
-    kVacant,  // nobody leads
-    kBarred,  // etcd's answer, which no other attempt changes: `text` says what to do
+    kVacant,       // kElected: nobody leads
+    kBarred,  // kElected: etcd's answer, which no other attempt changes: `text` says what to do
   };
   Outcome outcome = Outcome::kUnreachable;
   std::string text = {};      // one phrase for people, without control characters

@@ -24,6 +24,7 @@ bool IsNobodyThere(Looked::Outcome outcome) {
     case Looked::Outcome::kOtherRelease:
     // It may be the leader: with another token than this node's, which then is the one that errs.
     case Looked::Outcome::kDistrusted:
+    case Looked::Outcome::kExpired:
     case Looked::Outcome::kOurs:
     case Looked::Outcome::kClosed:
     case Looked::Outcome::kSilent:
@@ -44,7 +45,9 @@ void ContactCore::JudgeLeader(const Looked& look) {
   if (look.outcome == Outcome::kBarred && !had_contact_ && !record_.is_assigned()) {
     return Fail(look.text);
   }
-  if (look.outcome == Outcome::kDistrusted && !had_contact_ && !record_.is_assigned()) {
+  const bool is_expired = look.outcome == Outcome::kExpired;
+  const bool is_refused = look.outcome == Outcome::kDistrusted && !had_contact_;
+  if ((is_expired || is_refused) && !record_.is_assigned()) {
     return Fail(AttemptText(look), RendezvousFailed::Kind::kDistrusted);
   }
   if (look.outcome == Outcome::kOtherRelease && !had_contact_ && !record_.is_assigned()) {
@@ -52,7 +55,7 @@ void ContactCore::JudgeLeader(const Looked& look) {
     misfit_ = AttemptText(look);
     return Find();
   }
-  if (loss_) LoseContact({.reason = look.text});
+  if (loss_) LoseContact({.reason = look.text, .is_lasting = is_expired});
   SeekAgain();
   tries_host_ = IsNobodyThere(look.outcome) && MayHost();
   if (tries_host_) {

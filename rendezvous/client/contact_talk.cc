@@ -153,7 +153,7 @@ void ContactCore::NameSpeaker(Refuse& refusal) const {
 void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   Do(CloseLink{});
   if (record_.is_assigned()) {
-    LoseContact({.reason = refusal.message, .is_gone = true, .is_replaced = true});
+    LoseContact({.reason = refusal.message, .is_gone = true, .is_lasting = true});
     return SeekAgain();
   }
   is_ending_ = true;
@@ -193,7 +193,7 @@ void ContactCore::LoseContact(ContactLost loss) {
                                DurationText(loss.unanswered_for));
   }
   const bool is_news = !loss_ || loss.is_gone != loss_->is_gone ||
-                       loss.is_replaced != loss_->is_replaced ||
+                       loss.is_lasting != loss_->is_lasting ||
                        loss.unanswered_for != loss_->unanswered_for;
   if (!loss_) without_contact_since_ = now_;
   loss_ = loss;
@@ -221,7 +221,8 @@ void ContactCore::NoteAnswer(const Looked& look) {
     case Outcome::kFound:
     case Outcome::kVacant:
     case Outcome::kBarred:
-      return;               // of a resolver
+    case Outcome::kExpired:
+      return;               // of a resolver, or of this node
     case Outcome::kSilent:  // the kernel connected for a process that says nothing: at first
       answered_at_ = std::max(answered_at_, errand_since_);
       break;

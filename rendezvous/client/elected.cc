@@ -77,12 +77,19 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
     look.seen.text = absl::StrCat("it serves the run \"", look.seen.text, "\"");
   }
   if (look.seen.outcome == Looked::Outcome::kDistrusted) return look;
+  if (look.seen.outcome == Looked::Outcome::kExpired) return look;
   if (look.seen.outcome == Looked::Outcome::kOtherRelease) return look;
   look.seen.text = absl::StrCat(look.seen.place, " of node ", leader->host, ": ", look.seen.text);
   return look;
 }
 
 ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
+  if (start.identity != nullptr) {
+    // No other node would believe it.
+    if (const absl::Status status = start.identity->Check(); !status.ok()) {
+      return {AnswerOf(status), nullptr};
+    }
+  }
   std::string address = candidacy.local_addr;
   if (address.empty()) address = EtcdClient(candidacy.etcd, candidacy.resolver).LocalAddress();
   if (address.empty()) {

@@ -37,6 +37,7 @@ constexpr size_t kMaxForeignBytes = 60;  // of what is shown
 constexpr char kSameToken[] = "all nodes need the same token (--token_file or DDPRUN_TOKEN)";
 constexpr char kOneAuthority[] =
     "all nodes need certificates of one authority (--tls_cert, --tls_key, --tls_ca)";
+constexpr char kNewOne[] = "make a new one, and see that the clocks of both are right";
 
 // EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {
@@ -136,6 +137,8 @@ class Talk {
                     ? absl::StrCat("it has not proved that it has this node's token; ", kSameToken)
                     : absl::StrCat("its certificate is not believed (", tls_->error(), "); ",
                                    kOneAuthority)};
+      case TlsStream::Trouble::kExpired:
+        return {Outcome::kExpired, absl::StrCat(tls_->error(), "; ", kNewOne)};
       case TlsStream::Trouble::kNoTls:
         break;
     }
@@ -227,6 +230,11 @@ Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
 }  // namespace
 
 Greeting Greet(const SocketAddress& address, const Identity& identity, const Interrupt& interrupt) {
+  if (identity != nullptr) {
+    if (const absl::Status status = identity->Check(); !status.ok()) {
+      return {{}, {Outcome::kExpired, std::string(status.message())}};
+    }
+  }
   Greeting greeting = GreetOnce(address, identity, interrupt);
   if (identity == nullptr || greeting.hello || greeting.trouble.outcome != Outcome::kClosed) {
     return greeting;

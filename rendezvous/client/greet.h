@@ -15,7 +15,7 @@ namespace ddprun::rendezvous {
 
 struct Greeting {
   std::optional<Hello> hello;  // a coordinator has answered
-  Looked trouble;              // else: kForeign to kUnreachable, and kDistrusted
+  Looked trouble;              // else: kForeign to kUnreachable, and kExpired
 };
 
 // Connects to `address` and exchanges the greeting of rendezvous/wire/hello.h, in TLS where there

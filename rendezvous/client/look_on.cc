@@ -43,7 +43,7 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
   if (!greeting.hello) {
     using Outcome = Looked::Outcome;
     const Looked& trouble = greeting.trouble;
-    if (trouble.outcome == Outcome::kDistrusted) {
+    if (trouble.outcome == Outcome::kDistrusted || trouble.outcome == Outcome::kExpired) {
       return absl::UnauthenticatedError(
           absl::StrCat("ask the coordinator at ", place, ": ", trouble.text));
     }

@@ -41,14 +41,15 @@ struct ContactMade {
   bool is_hosted_here = false;
 };
 // The link broke; the client goes on trying by itself. `is_gone`: the coordinator's process is gone
-// by proof: nobody listens there, or it is replaced: another job or program answers on its port.
+// by proof: nobody listens there, or another job or program answers on its port. `is_lasting`: that
+// is so, or a certificate has expired, and waiting alone does not help.
 // `unanswered_for`: the evict time, where its machine has answered neither data nor connections for
 // so long; else zero.
 // Given again when any of it changes.
 struct ContactLost {
   std::string reason;
   bool is_gone = false;
-  bool is_replaced = false;
+  bool is_lasting = false;
   Duration unanswered_for{0};
 };
 struct ContactRestored {};

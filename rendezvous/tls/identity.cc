@@ -108,7 +108,8 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfToken(std::str
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfPem(const PemFiles& files) {
   std::shared_ptr<TlsIdentity> identity(new TlsIdentity);
   if (absl::Status status = identity->Init(); !status.ok()) return status;
-  if (absl::Status status = identity->ReadPem(files); !status.ok()) return status;
+  identity->files_ = files;
+  if (absl::Status status = identity->ReadPem(); !status.ok()) return status;
   return identity;
 }
 
@@ -135,16 +136,24 @@ absl::Status TlsIdentity::Init() {
   return absl::OkStatus();
 }
 
-absl::Status TlsIdentity::ReadPem(const PemFiles& files) {
-  absl::Status status = UseCertificate(context_, files.cert, files.key);
-  if (status.ok()) status = UseAuthorities(context_, files.ca);
+absl::Status TlsIdentity::Check() const {
+  if (is_token_) return absl::OkStatus();
+  absl::Status status = CheckDates(context_, files_.cert);
+  if (status.ok()) status = CheckBelieved(files_, context_);
+  if (status.ok()) return status;
+  return absl::UnauthenticatedError(absl::StrCat("this node's certificate: ", status.message()));
+}
+
+absl::Status TlsIdentity::ReadPem() {
+  absl::Status status = UseCertificate(context_, files_.cert, files_.key);
+  if (status.ok()) status = UseAuthorities(context_, files_.ca);
   if (!status.ok()) return status;
   // One certificate serves for both ends of a connection.
   SSL_CTX_set_purpose(context_, X509_PURPOSE_ANY);
   // An intermediate authority, for the nodes of this job alone, is believed without its own, whose
   // others would be believed, too.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
-  return CheckBelieved(files, context_);
+  return CheckBelieved(files_, context_);
 }
 
 SSL_SESSION* TlsIdentity::NewSession(SSL* ssl) const {

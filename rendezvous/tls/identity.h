@@ -36,6 +36,10 @@ class TlsIdentity {
   TlsIdentity(const TlsIdentity&) = delete;
   TlsIdentity& operator=(const TlsIdentity&) = delete;
 
+  // Whether other nodes with the same authorities believe this one now: a certificate may have been
+  // valid at the start and not be any more. UNAUTHENTICATED: "this node's certificate: ", and what
+  // OfPem would say.
+  absl::Status Check() const;
   bool is_token() const { return is_token_; }
   // OpenSSL counts who uses it.
   SSL_CTX* context() const { return context_; }
@@ -43,13 +47,14 @@ class TlsIdentity {
  private:
   TlsIdentity() = default;
   absl::Status Init();
-  absl::Status ReadPem(const PemFiles& files);
+  absl::Status ReadPem();
   SSL_SESSION* NewSession(SSL* ssl) const;
   static int OnServerPsk(SSL* ssl, const unsigned char* name, size_t size, SSL_SESSION** session);
   static int OnClientPsk(SSL* ssl, const EVP_MD* digest, const unsigned char** name, size_t* size,
                          SSL_SESSION** session);
 
   bool is_token_ = false;
+  PemFiles files_;                 // empty with a token
   std::array<uint8_t, 32> key_{};  // of the token
   SSL_CTX* context_ = nullptr;
 };

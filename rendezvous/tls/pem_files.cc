@@ -38,20 +38,6 @@ absl::Status CheckReadable(const std::string& file) {
   return readable.is_open() ? absl::OkStatus() : BadFile(file, std::strerror(errno));
 }
 
-absl::Status CheckDates(const std::string& file, const X509* certificate) {
-  const ASN1_TIME* from = X509_get0_notBefore(certificate);
-  const ASN1_TIME* until = X509_get0_notAfter(certificate);
-  if (X509_cmp_current_time(from) > 0) {
-    return BadFile(file, absl::StrCat("the certificate is not valid before ", DateText(from),
-                                      "; is this machine's clock right?"));
-  }
-  if (X509_cmp_current_time(until) < 0) {
-    return BadFile(file, absl::StrCat("the certificate was valid until ", DateText(until),
-                                      "; make a new one, or is this machine's clock ahead?"));
-  }
-  return absl::OkStatus();
-}
-
 // Of a file of certificates of which one is refused for its key.
 std::string ShortKeyText(const std::string& file) {
   const std::unique_ptr<BIO, int (*)(BIO*)> in(BIO_new_file(file.c_str(), "r"), BIO_free);
@@ -78,6 +64,21 @@ absl::Status BadFile(const std::string& file, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(EscapeControl(file), ": ", why));
 }
 
+absl::Status CheckDates(const SSL_CTX* context, const std::string& cert) {
+  const X509* certificate = SSL_CTX_get0_certificate(context);
+  const ASN1_TIME* from = X509_get0_notBefore(certificate);
+  const ASN1_TIME* until = X509_get0_notAfter(certificate);
+  if (X509_cmp_current_time(from) > 0) {
+    return BadFile(cert, absl::StrCat("the certificate is not valid before ", DateText(from),
+                                      "; is this machine's clock right?"));
+  }
+  if (X509_cmp_current_time(until) < 0) {
+    return BadFile(cert, absl::StrCat("the certificate was valid until ", DateText(until),
+                                      "; make a new one, or set this machine's clock right"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status UseCertificate(SSL_CTX* context, const std::string& cert, const std::string& key) {
   for (const std::string& file : {cert, key}) {
     if (absl::Status status = CheckReadable(file); !status.ok()) return status;
@@ -96,9 +97,7 @@ absl::Status UseCertificate(SSL_CTX* context, const std::string& cert, const std
     }
     return BadFile(cert, PemTrouble(cert, PemKind::kCertificate));
   }
-  if (absl::Status status = CheckDates(cert, SSL_CTX_get0_certificate(context)); !status.ok()) {
-    return status;
-  }
+  if (absl::Status status = CheckDates(context, cert); !status.ok()) return status;
   // The first compares keys of the certificate's type alone.
   if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1 ||
       SSL_CTX_check_private_key(context) != 1) {

@@ -15,6 +15,8 @@ namespace ddprun::rendezvous {
 // What `context` shows to its peers: the certificate and those that lead to its authority, and its
 // key. A certificate whose dates are past or to come is refused.
 absl::Status UseCertificate(SSL_CTX* context, const std::string& cert, const std::string& key);
+// Whether what `context` shows, of the file `cert`, is valid now.
+absl::Status CheckDates(const SSL_CTX* context, const std::string& cert);
 // By whom certificates of peers have to be signed.
 absl::Status UseAuthorities(SSL_CTX* context, const std::string& ca);
 

@@ -302,7 +302,7 @@ TEST_CASE("token: own certificates stand in its place") {
   const Node old = nodes->Run(2, steps, OwnCertificate(nodes->job, "d", authority, -3600));
   CHECK_MESSAGE(old->Wait() == 122, old->Describe());
   CHECK_MESSAGE(Holds(old->err(), "d.cert: the certificate was valid until 20"), old->Describe());
-  Holds(old->err(), "; make a new one, or is this machine's clock ahead?");
+  Holds(old->err(), "; make a new one, or set this machine's clock right");
   std::vector<std::string> mixed_files = OwnCertificate(nodes->job, "g", authority);
   mixed_files[1] = "--tls_key=" + nodes->job.File("d.key");
   const Node mixed = nodes->Run(2, steps, mixed_files);

@@ -166,7 +166,7 @@ class Driver {
   Looked ReadLook(Input& input) {
     const uint64_t flags = input.Number(1);
     Looked look;
-    look.outcome = static_cast<Looked::Outcome>(input.Number(1) % 14);
+    look.outcome = static_cast<Looked::Outcome>(input.Number(1) % 15);
     look.text = ReadText(input);
     look.ip = flags % 2 == 0 ? "" : "10.0.0.1";
     look.is_this_host = flags % 4 >= 2;
@@ -316,7 +316,7 @@ class Driver {
   void Hear(const ContactMade&) { had_contact_ = true; }
   void Hear(const ContactLost& lost) {
     Promise(had_contact_, "what is lost was there");
-    const auto what = std::tuple(lost.is_gone, lost.is_replaced, lost.unanswered_for);
+    const auto what = std::tuple(lost.is_gone, lost.is_lasting, lost.unanswered_for);
     Promise(!is_lost_ || what != lost_, "a loss is told when it changes");
     is_lost_ = true;
     lost_ = what;

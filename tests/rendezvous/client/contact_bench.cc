@@ -42,7 +42,7 @@ struct EventLine {
   }
   std::string operator()(const ContactLost& e) {
     text = e.reason;
-    return e.is_replaced                    ? "lost (replaced)"
+    return e.is_lasting                     ? (e.is_gone ? "lost (replaced)" : "lost (for good)")
            : e.unanswered_for > Duration{0} ? "lost (unanswered)"
            : e.is_gone                      ? "lost (gone)"
                                             : "lost";

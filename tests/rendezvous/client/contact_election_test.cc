@@ -190,6 +190,17 @@ TEST_CASE("election: a node with another token than the leader's ends, and takes
   CHECK(running.Step(SawLeader(Outcome::kDistrusted)) == "");
 }
 
+TEST_CASE("election: an expired certificate is no leader that is gone") {
+  ContactBench running = Follower();
+  CHECK(running.Step(kBroken) == "emit lost; look");
+  CHECK(running.Step(SawLeader(Outcome::kExpired)) == "emit lost (for good)");
+  CHECK(running.Pass(milliseconds(20)) == "look");
+  CHECK(running.Step(JoinCommand{}) == "");  // its workers are gone
+  CHECK(running.Step(SawLeader(Outcome::kExpired)) == "emit failed");
+  CHECK_MESSAGE(Contains(running.text, "no contact with the coordinator at 10.0.0.9:41: "),
+                running.text);
+}
+
 TEST_CASE("election: an agent that may not host waits for one that does") {
   ContactOptions options = ByEtcd();
   options.is_host = false;

@@ -1,4 +1,5 @@
-// What an agent does where the coordinator is of a release that it does not understand.
+// What an agent does where the coordinator is of a release that it does not understand, or a
+// certificate has expired.
 #include <chrono>
 
 #include <doctest/doctest.h>
@@ -54,6 +55,22 @@ TEST_CASE("election: a leader of another protocol is not taken for gone, and end
     }
     CHECK(Contains(bench.text, "the coordinator at 10.0.0.9:41 runs ddprun 9.0.0"));
   }
+}
+
+TEST_CASE("contact: an expired certificate proves nothing, and ends who waits") {
+  const Looked expired = Saw(Outcome::kExpired, "this node's certificate: c.pem: it was valid");
+  ContactBench bench = AssignedBench();
+  bench.Step(kBroken);
+  CHECK(bench.Step(expired) == "emit lost (for good)");
+  CHECK(bench.text == expired.text);
+  CHECK(bench.Pass(seconds(1)) == "look");
+  CHECK(bench.Step(expired) == "");  // no news
+  CHECK(bench.Pass(seconds(1)) == "look");
+  CHECK(bench.Step(JoinCommand{}) == "");  // the workers are gone
+  CHECK(bench.Step(expired) == "emit failed");
+  CHECK(bench.text ==
+        "no contact with the coordinator at coord:29400 (10.0.0.9): this node's certificate: "
+        "c.pem: it was valid");
 }
 
 }  // namespace

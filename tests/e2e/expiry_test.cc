@@ -1,0 +1,116 @@
+// A node whose own certificate expires while the job runs.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/e2e/job.h"
+#include "tests/support/certificates.h"
+#include "tests/support/files.h"
+#include "tests/support/holds.h"
+#include "tests/support/netns.h"
+#include "tests/support/skip.h"
+
+namespace ddprun::testing {
+namespace {
+
+using Node = std::unique_ptr<Subprocess>;
+using Strings = std::vector<std::string>;
+using Clock = std::chrono::steady_clock;
+
+// A job of two nodes on two hosts. The certificate of the first one, which serves the rendezvous,
+// is good for an hour, that of the second one for 15 s.
+class Expiring {
+ public:
+  explicit Expiring(const Hosts& hosts) : hosts_(hosts) {
+    ca_ = WriteFile(job.File("ca"), authority_.certificate);
+  }
+
+  Node Start(int host, Strings options, const Strings& steps) {
+    const std::string name = "node" + std::to_string(host);
+    if (host == 2) valid_until_ = Clock::now() + std::chrono::seconds(15);
+    const Certificate own =
+        MakeServerCertificate(authority_, "DNS:" + name, -3600, host == 2 ? 15 : 3600);
+    for (const std::string& option :
+         {std::string("--nproc_per_node=1"), "--rdzv_id=" + job.id(),
+          "--rdzv_endpoint=" + hosts_.Address(1) + ":29400",
+          "--tls_cert=" + WriteFile(job.File(name), own.certificate),
+          "--tls_key=" + WriteFile(job.File(name + ".key"), own.key, 0600), "--tls_ca=" + ca_}) {
+      options.push_back(option);
+    }
+    return job.Run(options, steps, {.netns = hosts_.Name(host)});
+  }
+
+  // Until both clocks of certificates, which count whole seconds, say so.
+  void AwaitExpiry() const {
+    CHECK(Eventually([&] { return Clock::now() > valid_until_ + std::chrono::seconds(2); }));
+  }
+  // What names the file and the cause.
+  std::string Why() const {
+    return "this node's certificate: " + job.File("node2") + ": the certificate was valid until ";
+  }
+
+  Job job;
+
+ private:
+  const Hosts& hosts_;
+  const Certificate authority_ = MakeAuthority();
+  std::string ca_;
+  Clock::time_point valid_until_;
+};
+
+TEST_CASE(
+    "expiry: a node whose certificate has expired leaves before the next round, and says why") {
+  std::string why;
+  const auto hosts = Hosts::Make(2, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  Expiring on(*hosts);
+  const Strings options = {"--nnodes=1:2", "--max_restarts=1", "--rdzv_conf=last_call_timeout=60"};
+  const Strings steps = {"touch:" + on.job.File("up{rank}.{restart}"),
+                         "until:" + on.job.File("fail"), "exit:3@0#0",
+                         "until:" + on.job.File("go")};
+  const Node a = on.Start(1, options, steps), b = on.Start(2, options, steps);
+  for (const char* up : {"up0.0", "up1.0"}) {
+    REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), b->Describe());
+  }
+  on.AwaitExpiry();
+  CHECK_MESSAGE(a->err().find("certificate") == std::string::npos, a->Describe());
+  CHECK_MESSAGE(b->err().find("certificate") == std::string::npos, b->Describe());
+  on.job.Touch("fail");
+  CHECK_MESSAGE(b->Wait() == 122, b->Describe());
+  Holds(b->err(), "ddprun: error: " + on.Why());
+  on.job.Touch("go");
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  Holds(a->err(), on.Why());
+}
+
+TEST_CASE("expiry: a node with workers that comes back with an expired certificate says why") {
+  std::string why;
+  const auto hosts = Hosts::Make(2, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  Expiring on(*hosts);
+  const Strings options = {"--nnodes=2",
+                           "--rdzv_conf=keep_alive_interval=60,keep_alive_max_attempt=3"};
+  const Strings steps = {"touch:" + on.job.File("up{rank}"), "until:" + on.job.File("go")};
+  const Node a = on.Start(1, options, steps), b = on.Start(2, options, steps);
+  for (const char* up : {"up0", "up1"}) {
+    REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), b->Describe());
+  }
+  const int pids[] = {on.job.PidOfRank(0), on.job.PidOfRank(1)};
+  hosts->SetLink(2, false);
+  on.AwaitExpiry();
+  hosts->SetLink(2, true);
+  CHECK_MESSAGE(b->WaitForErr(on.Why()), b->Describe());
+  CHECK_MESSAGE(b->err().find(" is gone") == std::string::npos, b->Describe());
+  for (int rank : {0, 1}) CHECK(on.job.PidOfRank(rank) == pids[rank]);
+  for (const Node* node : {&b, &a}) {
+    (*node)->Signal(SIGTERM);
+    CHECK_MESSAGE((*node)->Wait() == 143, (*node)->Describe());
+  }
+}
+
+}  // namespace
+}  // namespace ddprun::testing
