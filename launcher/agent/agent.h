@@ -113,6 +113,7 @@ class Agent {
   void On(const Unkillable& event) { Feed(LocalFailure{kExitMachine, event.text}); }
   void On(const GroupEmpty&);
 
+  bool IsBelieved(int node_count);
   void Do(const JoinRound&);
   void Do(const PrepareWorkers& action);
   void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }

@@ -27,12 +27,20 @@ constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
 }  // namespace
 
+// Whether other nodes of `node_count` take the certificate that this one shows them. Else its
+// workers would not find the round's store, or others' would not find it here, and nothing would
+// say why: this node ends.
+bool Agent::IsBelieved(int node_count) {
+  if (setup_.identity == nullptr || node_count == 1) return true;
+  const absl::Status status = setup_.identity->Check();
+  if (!status.ok()) Feed(LocalFailure{kExitAuthentication, std::string(status.message())});
+  return status.ok();
+}
+
 void Agent::Do(const JoinRound&) {
+  if (!IsBelieved(setup_.config.nodes.max)) return;
   const absl::Status opened = store_.Renew();
-  if (!opened.ok()) {
-    const int code = absl::IsUnauthenticated(opened) ? kExitAuthentication : kExitMachine;
-    return Feed(LocalFailure{code, std::string(opened.message())});
-  }
+  if (!opened.ok()) return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
   rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
   node.id = node_id_;
   node.host = host_;
@@ -41,6 +49,7 @@ void Agent::Do(const JoinRound&) {
 }
 
 void Agent::Do(const PrepareWorkers& action) {
+  if (!IsBelieved(action.assignment.node_count)) return;
   WorkerEnvInput shared = WorkerEnvInputOf(setup_.config, action.assignment, setup_.job_mark);
   shared.visible_devices = setup_.placement.visible_devices;
   shared.virtual_devices = setup_.placement.devices;

@@ -58,8 +58,7 @@ class RoundStore {
   // REQUIRES: no round was open yet.
   void Secure(std::shared_ptr<rendezvous::Tunnels> tunnels) { tunnels_ = std::move(tunnels); }
 
-  // Closes the store of the last round and opens the next one's. UNAUTHENTICATED: this node's own
-  // certificate is not valid any more.
+  // Closes the store of the last round and opens the next one's.
   absl::Status Renew();
   void Close();
   // From now on other nodes reach this one by these of its addresses; empty: by any. Those by which

@@ -155,6 +155,8 @@ void ContactCore::On(const Hosted& hosted) {
       if (!taken_since_) taken_since_ = now_;
       attempt_at_ = now_;  // look at once who has it
       return;
+    case Hosted::Outcome::kExpired:
+      return JudgeAttempt({.outcome = Outcome::kExpired, .text = hosted.text, .is_own = true});
     case Hosted::Outcome::kFailed:
       // Who has been in the job waits out what keeps it from leading, as a password that changes.
       if (IsElected() && (had_contact_ || record_.is_assigned())) {
@@ -263,7 +265,8 @@ bool ContactCore::HasNextPort() const {
 
 bool ContactCore::TryNextPort(const Looked& look) {
   const bool is_others = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign ||
-                         look.outcome == Outcome::kDistrusted;
+                         look.outcome == Outcome::kDistrusted ||
+                         (look.outcome == Outcome::kExpired && !look.is_own);
   others_ports_ = is_others ? others_ports_ + 1 : 0;
   if (look.outcome == Outcome::kOtherRelease) return false;  // it is our job's
   // There is none that could become ours.
@@ -289,6 +292,10 @@ void ContactCore::GoToNextPort() {
   TellWait(trouble_,
            absl::StrCat("waiting for the coordinator at ", Place(), " and ",
                         options_.more_ports.size(), " more ports (last try: ", trouble_, ")"));
+}
+
+uint16_t ContactCore::Port() const {
+  return port_ == 0 ? options_.endpoint_port : options_.more_ports[port_ - 1];
 }
 
 bool ContactCore::MayHost() const {

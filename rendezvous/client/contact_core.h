@@ -100,11 +100,11 @@ struct Looked {
     kOtherRun,      // a coordinator of another run: `text` is its id
     kOtherRelease,  // of this run, in a protocol that we do not speak: `text` says whose
     kForeign,       // something that answers otherwise: `text` is the beginning of that
-    kDistrusted,   // something that is not of this job, or does not take us for it: `text` says why
-    kExpired,      // this node's certificate, or its own, has expired: `text` says whose
-    kClosed,       // accepted, and closed without a word
-    kSilent,       // accepted, and no word within the time (a stopped process does that)
-    kRefused,      // the host says that nobody listens
+    kDistrusted,  // something that is not of this job, or does not take us for it: `text` says why
+    kExpired,     // this node's certificate, or the coordinator's, is not valid now: `text` says it
+    kClosed,      // accepted, and closed without a word
+    kSilent,      // accepted, and no word within the time (a stopped process does that)
+    kRefused,     // the host says that nobody listens
     kUnreachable,  // `text` says why
     kNoName,       // the resolver is sure that there is no such name
     kNameLater,    // the resolver may answer later
@@ -115,6 +115,7 @@ struct Looked {
   Outcome outcome = Outcome::kUnreachable;
   std::string text = {};      // one phrase for people, without control characters
   std::string ip = {};        // of the address that answered best; empty: there is none
+  bool is_own = false;        // kExpired: this node's
   bool is_this_host = false;  // one of the endpoint's addresses is this machine's
   bool is_apart = false;      // kOurs: the coordinator lives in no member's agent
   // kOtherRelease: it compares releases, too, and so refuses a join by name.
@@ -125,9 +126,10 @@ struct Looked {
 };
 // The answer to HostHere.
 struct Hosted {
-  enum class Outcome { kHosting, kPortTaken, kFailed };
+  enum class Outcome { kHosting, kPortTaken, kFailed, kExpired };
   Outcome outcome = Outcome::kHosting;
-  std::string text = {};   // kFailed: why; kElected: also of kPortTaken, which is a place here
+  std::string text =
+      {};  // kFailed, kExpired: why; kElected: also of kPortTaken, which is a place here
   bool is_local = false;   // kFailed: RendezvousFailed::Kind::kLocal
   std::string place = {};  // kElected: where the others reach it
 };
@@ -300,9 +302,7 @@ class ContactCore {
 
   // This agent may become the coordinator where the port is free.
   bool MayHost() const;
-  uint16_t Port() const {
-    return port_ == 0 ? options_.endpoint_port : options_.more_ports[port_ - 1];
-  }
+  uint16_t Port() const;
   bool HasPort() const { return options_.mode != ContactOptions::Mode::kStandalone; }
   TimePoint GiveUpAt() const;
   TimePoint LongLookAt() const {

@@ -46,8 +46,10 @@ void ContactCore::JudgeLeader(const Looked& look) {
     return Fail(look.text);
   }
   const bool is_expired = look.outcome == Outcome::kExpired;
-  const bool is_refused = look.outcome == Outcome::kDistrusted && !had_contact_;
-  if ((is_expired || is_refused) && !record_.is_assigned()) {
+  // Where the leader's has expired another node may lead; a node's own stays what it is.
+  const bool is_final = is_expired && look.is_own;
+  const bool is_refused = (is_expired || look.outcome == Outcome::kDistrusted) && !had_contact_;
+  if ((is_final || is_refused) && !record_.is_assigned()) {
     return Fail(AttemptText(look), RendezvousFailed::Kind::kDistrusted);
   }
   if (look.outcome == Outcome::kOtherRelease && !had_contact_ && !record_.is_assigned()) {

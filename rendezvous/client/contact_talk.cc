@@ -221,8 +221,7 @@ void ContactCore::NoteAnswer(const Looked& look) {
     case Outcome::kFound:
     case Outcome::kVacant:
     case Outcome::kBarred:
-    case Outcome::kExpired:
-      return;               // of a resolver, or of this node
+      return;               // of a resolver
     case Outcome::kSilent:  // the kernel connected for a process that says nothing: at first
       answered_at_ = std::max(answered_at_, errand_since_);
       break;
@@ -231,6 +230,7 @@ void ContactCore::NoteAnswer(const Looked& look) {
     case Outcome::kOtherRelease:
     case Outcome::kForeign:
     case Outcome::kDistrusted:
+    case Outcome::kExpired:
     case Outcome::kClosed:
     case Outcome::kRefused:
       answered_at_ = now_;

@@ -33,7 +33,7 @@ std::string ContactCore::AttemptText(const Looked& look) const {
     return absl::StrCat(Place(look.ip),
                         " is held by a program that is not of this job: ", look.text);
   }
-  if (look.outcome == Outcome::kExpired) {
+  if (look.outcome == Outcome::kExpired && !look.is_own && !IsElected()) {
     return absl::StrCat("no contact with the coordinator at ", Place(look.ip), ": ", look.text);
   }
   const bool has_answered = look.outcome == Outcome::kForeign;

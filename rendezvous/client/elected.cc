@@ -77,7 +77,7 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
     look.seen.text = absl::StrCat("it serves the run \"", look.seen.text, "\"");
   }
   if (look.seen.outcome == Looked::Outcome::kDistrusted) return look;
-  if (look.seen.outcome == Looked::Outcome::kExpired) return look;
+  if (look.seen.is_own) return look;
   if (look.seen.outcome == Looked::Outcome::kOtherRelease) return look;
   look.seen.text = absl::StrCat(look.seen.place, " of node ", leader->host, ": ", look.seen.text);
   return look;
@@ -87,7 +87,7 @@ ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
   if (start.identity != nullptr) {
     // No other node would believe it.
     if (const absl::Status status = start.identity->Check(); !status.ok()) {
-      return {AnswerOf(status), nullptr};
+      return {{Hosted::Outcome::kExpired, std::string(status.message())}, nullptr};
     }
   }
   std::string address = candidacy.local_addr;

@@ -37,7 +37,7 @@ constexpr size_t kMaxForeignBytes = 60;  // of what is shown
 constexpr char kSameToken[] = "all nodes need the same token (--token_file or DDPRUN_TOKEN)";
 constexpr char kOneAuthority[] =
     "all nodes need certificates of one authority (--tls_cert, --tls_key, --tls_ca)";
-constexpr char kNewOne[] = "make a new one, and see that the clocks of both are right";
+constexpr char kNewOne[] = "start the node that has it with a new one, or set the clocks right";
 
 // EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {
@@ -215,6 +215,13 @@ Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
     return {{}, {Outcome::kSilent, "its port takes no connection"}};
   }
   if (trouble) return {{}, *std::move(trouble)};
+  if (identity != nullptr) {
+    if (const absl::Status status = identity->Check(); !status.ok()) {
+      return {
+          {},
+          {.outcome = Outcome::kExpired, .text = std::string(status.message()), .is_own = true}};
+    }
+  }
   Greeting greeting = Ask(fd.get(), identity, interrupt);
   // On loopback the port is whose process was first, and a coordinator of another user closes.
   const bool is_closed = !greeting.hello && greeting.trouble.outcome == Outcome::kClosed;
@@ -230,11 +237,6 @@ Greeting GreetOnce(const SocketAddress& address, const Identity& identity,
 }  // namespace
 
 Greeting Greet(const SocketAddress& address, const Identity& identity, const Interrupt& interrupt) {
-  if (identity != nullptr) {
-    if (const absl::Status status = identity->Check(); !status.ok()) {
-      return {{}, {Outcome::kExpired, std::string(status.message())}};
-    }
-  }
   Greeting greeting = GreetOnce(address, identity, interrupt);
   if (identity == nullptr || greeting.hello || greeting.trouble.outcome != Outcome::kClosed) {
     return greeting;

@@ -15,12 +15,13 @@ namespace ddprun::rendezvous {
 
 struct Greeting {
   std::optional<Hello> hello;  // a coordinator has answered
-  Looked trouble;              // else: kForeign to kUnreachable, and kExpired
+  Looked trouble;              // else: kForeign to kUnreachable
 };
 
 // Connects to `address` and exchanges the greeting of rendezvous/wire/hello.h, in TLS where there
 // is an `identity`. Waits 8 s at most, and as long again for a plain greeting where TLS is not
-// answered; `interrupt` ends it.
+// answered; `interrupt` ends it. A node whose own certificate has expired connects and says
+// nothing.
 Greeting Greet(const SocketAddress& address, const std::shared_ptr<const TlsIdentity>& identity,
                const Interrupt& interrupt);
 

@@ -41,8 +41,8 @@ struct ContactMade {
   bool is_hosted_here = false;
 };
 // The link broke; the client goes on trying by itself. `is_gone`: the coordinator's process is gone
-// by proof: nobody listens there, or another job or program answers on its port. `is_lasting`: that
-// is so, or a certificate has expired, and waiting alone does not help.
+// by proof: nobody listens there, or another job or program answers on its port. `is_lasting`:
+// another one answers there, or a certificate has expired, and waiting alone does not help.
 // `unanswered_for`: the evict time, where its machine has answered neither data nor connections for
 // so long; else zero.
 // Given again when any of it changes.

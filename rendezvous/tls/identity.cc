@@ -140,7 +140,7 @@ absl::Status TlsIdentity::Check() const {
   if (is_token_) return absl::OkStatus();
   absl::Status status = CheckDates(context_, files_.cert);
   if (status.ok()) status = CheckBelieved(files_, context_);
-  if (status.ok()) return status;
+  if (!absl::IsInvalidArgument(status)) return status;
   return absl::UnauthenticatedError(absl::StrCat("this node's certificate: ", status.message()));
 }
 

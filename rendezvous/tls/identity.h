@@ -36,9 +36,9 @@ class TlsIdentity {
   TlsIdentity(const TlsIdentity&) = delete;
   TlsIdentity& operator=(const TlsIdentity&) = delete;
 
-  // Whether other nodes with the same authorities believe this one now: a certificate may have been
-  // valid at the start and not be any more. UNAUTHENTICATED: "this node's certificate: ", and what
-  // OfPem would say.
+  // On any thread. Whether other nodes with the same authorities believe this one now: a
+  // certificate may have been valid at the start and not be any more. UNAUTHENTICATED: "this node's
+  // certificate: ", and what OfPem would say.
   absl::Status Check() const;
   bool is_token() const { return is_token_; }
   // OpenSSL counts who uses it.

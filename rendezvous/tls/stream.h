@@ -21,7 +21,7 @@ class TlsStream {
     kRefused,     // the other side says that it does not know us
     kOtherToken,  // likewise, and that is why
     kDistrusted,  // it does not prove that it is of our job
-    kExpired,     // it is of our job by certificates of which one has expired: error() says whose
+    kExpired,     // a certificate has expired: error() says whose
     kNoTls,       // it speaks something else, or its bytes are broken
   };
   // What the other side may send until it has proved itself.

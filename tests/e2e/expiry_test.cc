@@ -87,6 +87,28 @@ TEST_CASE(
   Holds(a->err(), on.Why());
 }
 
+TEST_CASE("expiry: a spare whose certificate has expired takes no place, and says why") {
+  std::string why;
+  const auto hosts = Hosts::Make(3, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  Expiring on(*hosts);
+  const Strings options = {"--nnodes=2", "--max_restarts=1"};
+  const Strings steps = {"touch:" + on.job.File("up{rank}"), "until:" + on.job.File("go")};
+  const Node a = on.Start(1, options, steps), c = on.Start(3, options, steps);
+  for (const char* up : {"up0", "up1"}) {
+    REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), c->Describe());
+  }
+  const Node spare = on.Start(2, options, steps);
+  CHECK_MESSAGE(spare->WaitForErr("standing by as a spare"), spare->Describe());
+  on.AwaitExpiry();
+  c->Signal(SIGKILL);
+  CHECK_MESSAGE(spare->Wait() == 122, spare->Describe());
+  Holds(spare->err(), "ddprun: error: " + on.Why());
+  a->Signal(SIGTERM);
+  CHECK_MESSAGE(a->Wait() == 143, a->Describe());
+  CHECK_MESSAGE(c->Wait() == 128 + SIGKILL, c->Describe());
+}
+
 TEST_CASE("expiry: a node with workers that comes back with an expired certificate says why") {
   std::string why;
   const auto hosts = Hosts::Make(2, &why);
@@ -101,10 +123,11 @@ TEST_CASE("expiry: a node with workers that comes back with an expired certifica
   }
   const int pids[] = {on.job.PidOfRank(0), on.job.PidOfRank(1)};
   hosts->SetLink(2, false);
+  CHECK_MESSAGE(b->WaitForErr(" is lost: "), b->Describe());
   on.AwaitExpiry();
+  CHECK_MESSAGE(b->err().find(on.Why()) == std::string::npos, b->Describe());
   hosts->SetLink(2, true);
   CHECK_MESSAGE(b->WaitForErr(on.Why()), b->Describe());
-  CHECK_MESSAGE(b->err().find(" is gone") == std::string::npos, b->Describe());
   for (int rank : {0, 1}) CHECK(on.job.PidOfRank(rank) == pids[rank]);
   for (const Node* node : {&b, &a}) {
     (*node)->Signal(SIGTERM);

@@ -172,14 +172,14 @@ class Driver {
     look.is_this_host = flags % 4 >= 2;
     look.is_apart = flags % 8 >= 4;
     look.refuses = flags % 16 >= 8;
-    look.is_unanswered = flags % 32 >= 16;
+    look.is_unanswered = look.is_own = flags % 32 >= 16;
     if (flags >= 32) look.place = "10.0.0." + std::to_string(flags % 3);
     return look;
   }
 
   Hosted ReadHosted(Input& input) {
     const uint64_t flags = input.Number(1);
-    return {.outcome = static_cast<Hosted::Outcome>(flags % 3),
+    return {.outcome = static_cast<Hosted::Outcome>(flags % 4),
             .text = ReadText(input),
             .is_local = flags % 2 == 0,
             .place = flags % 5 == 0 ? "10.0.0.1" : ""};

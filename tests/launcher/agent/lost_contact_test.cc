@@ -37,6 +37,19 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   }
 }
 
+TEST_CASE("agent: what lasts about a lost coordinator is told once more, and stops nobody") {
+  Bench bench(2, {.orphan_timeout = 600s});
+  bench.Run();
+  CHECK(bench.Step(ContactLost{"timed out"}) == "");
+  CHECK(bench.Pass(5s) == "say");
+  const ContactLost expired{.reason = "this node's certificate: c.pem", .is_lasting = true};
+  CHECK(bench.Step(expired) == "say");
+  CHECK(bench.Step(ContactLost{"timed out"}) == "");
+  CHECK(bench.Step(expired) == "");
+  CHECK(bench.Pass(594s) == "");
+  CHECK(bench.Pass(1s) == "say stop:15");
+}
+
 TEST_CASE(
     "agent: success without a coordinator waits for it, unless its node died before the end") {
   Bench bench(1, {.exit_barrier_timeout = 300s});

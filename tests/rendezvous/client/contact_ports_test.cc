@@ -20,8 +20,9 @@ ContactOptions WithPorts(ContactOptions options) {
 }
 
 TEST_CASE("ports: the host goes to the next one, whoever has the first, without waiting") {
-  for (const Outcome outcome : {Outcome::kForeign, Outcome::kOtherRun, Outcome::kClosed,
-                                Outcome::kSilent, Outcome::kRefused, Outcome::kUnreachable}) {
+  for (const Outcome outcome :
+       {Outcome::kForeign, Outcome::kOtherRun, Outcome::kExpired, Outcome::kClosed,
+        Outcome::kSilent, Outcome::kRefused, Outcome::kUnreachable}) {
     CAPTURE(static_cast<int>(outcome));
     ContactBench bench(WithPorts(OnEndpoint()));
     CHECK(bench.Step(JoinCommand{}) == "host");
@@ -45,6 +46,15 @@ TEST_CASE("ports: a machine that is the host by its address goes to the next one
   Looked foreign = Saw(Outcome::kForeign);
   foreign.is_this_host = true;
   CHECK(bench.Step(foreign) == "host 29401");
+}
+
+TEST_CASE("ports: an expired certificate of another job is passed by, this node's own is not") {
+  ContactBench bench(WithPorts(Elsewhere()));
+  CHECK(bench.Step(JoinCommand{}) == "look");
+  Looked expired = Saw(Outcome::kExpired);
+  CHECK(bench.Step(expired) == "look 29401");
+  expired.is_own = true;
+  CHECK(bench.Step(expired) == "emit failed");
 }
 
 TEST_CASE("ports: a host that finds all of them taken says so") {

@@ -85,6 +85,11 @@ TEST_CASE("contact: a machine that answers neither data nor connects is lost at 
     bench.Pass(seconds(2));
     CHECK(Contains(bench.Step(Saw(Outcome::kSilent, "no answer within 5 s")), "emit lost"));
   }
+  SUBCASE("an expired certificate is a word of that machine") {
+    CHECK(bench.Step(kBroken) == "emit lost; look");
+    CHECK(bench.Step(Saw(Outcome::kExpired)) == "emit lost (for good)");
+    CHECK(!Contains(bench.Pass(seconds(4)), "unanswered"));
+  }
   SUBCASE("what this machine lacks is no word on the other") {
     CHECK(bench.Step(kBroken) == "emit lost; look");
     bench.Step(Saw(Outcome::kClosed, "closed"));

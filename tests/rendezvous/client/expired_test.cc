@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/client/elected.h"
 #include "rendezvous/client/greet.h"
 #include "rendezvous/net/interrupt.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/socket_address.h"
+#include "rendezvous/server/coordinator.h"
 #include "rendezvous/server/port_listener.h"
 #include "rendezvous/tls/stream.h"
 #include "tests/rendezvous/server/sockets.h"
@@ -27,7 +29,7 @@ using Identity = std::shared_ptr<const TlsIdentity>;
 
 // Two nodes of one authority; what the second one shows has expired.
 struct Nodes {
-  Nodes() : good(Read("good", 3600)), expired(Read("expired", 3)) {
+  Nodes() : good(Read("good", 3600)), expired(Read("expired", 6)) {
     REQUIRE(testing::Eventually([&] { return !expired->Check().ok(); }));
   }
   Identity Read(const std::string& name, long until_s) const {
@@ -39,6 +41,12 @@ struct Nodes {
   const testing::Certificate authority = testing::MakeAuthority();
   const Identity good, expired;
 };
+
+// It takes seconds until one has expired.
+const Nodes& TheNodes() {
+  static const Nodes nodes;
+  return nodes;
+}
 
 // The port of a coordinator, as far as strangers get.
 struct Port {
@@ -66,26 +74,42 @@ struct Port {
   std::unique_ptr<PortListener> listener;
 };
 
-TEST_CASE("expired: who greets with such a certificate says so itself, and connects to nobody") {
-  const Nodes nodes;
-  const ForeignServer nobody("");  // it would be taken for another program
-  const Greeting greeting = Greet(*ParseIp("127.0.0.1", nobody.port()), nodes.expired, Interrupt());
+TEST_CASE("expired: who greets with such a certificate says so itself, and says nothing else") {
+  const Nodes& nodes = TheNodes();
+  const ForeignServer other("SSH-2.0-x\r\n");  // to whom something is said it answers
+  const Greeting greeting = Greet(*ParseIp("127.0.0.1", other.port()), nodes.expired, Interrupt());
   CHECK(greeting.trouble.outcome == Looked::Outcome::kExpired);
+  CHECK(greeting.trouble.is_own);
   CHECK(greeting.trouble.text == std::string(nodes.expired->Check().message()));
+  // That nobody listens is worth more, as it says that a coordinator is gone.
+  const ReservedPort free;
+  const Greeting refused = Greet(*ParseIp("127.0.0.1", free.port()), nodes.expired, Interrupt());
+  CHECK(refused.trouble.outcome == Looked::Outcome::kRefused);
+}
+
+TEST_CASE("expired: who has such a certificate does not lead a job") {
+  const Nodes& nodes = TheNodes();
+  Coordinator::Options start;
+  start.identity = nodes.expired;
+  const ElectedHost host = HostAsLeader({}, std::move(start));
+  CHECK(host.coordinator == nullptr);
+  CHECK(host.answer.outcome == Hosted::Outcome::kExpired);
+  CHECK(host.answer.text == std::string(nodes.expired->Check().message()));
 }
 
 TEST_CASE("expired: the coordinator's certificate is told apart from a stranger's") {
-  const Nodes nodes;
+  const Nodes& nodes = TheNodes();
   const Port port(nodes.expired);
   const Looked trouble = port.Greet(nodes.good);
   CHECK(trouble.outcome == Looked::Outcome::kExpired);
+  CHECK_FALSE(trouble.is_own);
   CHECK(trouble.text ==
-        "by this node's clock its certificate has expired; make a new one, and see that the clocks "
-        "of both are right");
+        "by this node's clock its certificate has expired, or the authority's; start the node that "
+        "has it with a new one, or set the clocks right");
 }
 
 TEST_CASE("expired: a coordinator says of whom it refuses that its certificate has expired") {
-  const Nodes nodes;
+  const Nodes& nodes = TheNodes();
   Port port(nodes.good);
   // A node whose clock is behind connects all the same.
   TlsStream stream(nodes.expired, TlsStream::Role::kClient);
@@ -104,7 +128,7 @@ TEST_CASE("expired: a coordinator says of whom it refuses that its certificate h
   REQUIRE(refused.wait_for(testing::kPatience) == std::future_status::ready);
   CHECK(refused.get() ==
         "a connection from 127.0.0.1 was refused: by this node's clock its certificate has "
-        "expired");
+        "expired, or the authority's");
 }
 
 }  // namespace
