@@ -128,8 +128,7 @@ struct Looked {
 struct Hosted {
   enum class Outcome { kHosting, kPortTaken, kFailed, kExpired };
   Outcome outcome = Outcome::kHosting;
-  std::string text =
-      {};  // kFailed, kExpired: why; kElected: also of kPortTaken, which is a place here
+  std::string text = {};   // kFailed, kExpired: why; kElected: of kPortTaken, a place here, too
   bool is_local = false;   // kFailed: RendezvousFailed::Kind::kLocal
   std::string place = {};  // kElected: where the others reach it
 };
