@@ -4,7 +4,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -12,6 +11,7 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/asking.h"
+#include "tests/support/descriptors.h"
 #include "tests/support/holds.h"
 
 namespace ddprun::testing {
@@ -81,17 +81,6 @@ std::string Garbage(size_t size, uint32_t seed) {
   return bytes;
 }
 
-size_t DescriptorsOf(int pid) {
-  size_t count = 0;
-  std::error_code error;
-  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    ++count;
-  }
-  return count;
-}
-
 size_t ResidentKiB(int pid) {
   const std::string status = ReadFile("/proc/" + std::to_string(pid) + "/status");
   const size_t at = status.find("VmRSS:");
@@ -105,15 +94,15 @@ class Victim {
       : ddprun_(
             RunReporting(job_, folder_, {"--nproc_per_node=2", "--rdzv_id=digits"}, With(steps))) {
     StatusUntil(job_, folder_, [](const json& now) { return HaveStepped(now, 2); });
-    before_ = DescriptorsOf(pid());
+    before_ = CountDescriptors(pid());
     before_kib_ = ResidentKiB(pid());
   }
   ~Victim() {
     const Told told =
         AskUntil(job_, folder_, {"status"}, [](const Told& now) { return now.code == 0; });
     CHECK_MESSAGE(told.code == 0, told.Describe());
-    CHECK_MESSAGE(Eventually([&] { return DescriptorsOf(pid()) <= before_; }),
-                  "descriptors: ", before_, " before, ", DescriptorsOf(pid()), " now");
+    CHECK_MESSAGE(Eventually([&] { return CountDescriptors(pid()) <= before_; }),
+                  "descriptors: ", before_, " before, ", CountDescriptors(pid()), " now");
     CHECK_MESSAGE(ResidentKiB(pid()) < before_kib_ + 64 * 1024, "memory grew without bound");
     job_.Touch("go");
     CHECK_MESSAGE(ddprun_->Wait() == 0, ddprun_->Describe());
@@ -205,7 +194,7 @@ TEST_CASE("control: 200 silent connections and half requests are dropped after a
     if (i % 2 == 1) Send(silent.back(), "GET /status.json HTTP/1.1\r\nHo");
   }
   // Its descriptors have a bound.
-  CHECK(DescriptorsOf(victim.pid()) < 120);
+  CHECK(CountDescriptors(victim.pid()) < 120);
   for (const UniqueFd& fd : silent) CHECK(AnswerOf(fd).find("(no end)") == std::string::npos);
 }
 

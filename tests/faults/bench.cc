@@ -4,8 +4,9 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <utility>
+
+#include "tests/support/descriptors.h"
 
 namespace ddprun::testing {
 namespace {
@@ -97,14 +98,6 @@ std::string Bench::CheckDescriptors() const {
 
 std::string Bench::CheckAllGone() const {
   return job_.IsGone() ? "" : "processes of the job are left";
-}
-
-size_t CountDescriptors(int pid) {
-  size_t count = 0;
-  std::error_code error;
-  std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", error);
-  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) ++count;
-  return count;
 }
 
 size_t CountIn(const std::string& text, const std::string& part) {

@@ -63,8 +63,6 @@ class Bench {
   std::map<int, size_t> descriptors_;  // by pid
 };
 
-// How many descriptors a process has open.
-size_t CountDescriptors(int pid);
 size_t CountIn(const std::string& text, const std::string& part);
 
 using Scenario = std::function<std::string(Bench&)>;

@@ -7,11 +7,10 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 
@@ -19,6 +18,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/etcd/etcd_client.h"
+#include "tests/support/descriptors.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
@@ -33,25 +33,20 @@ using testing::EtcdCluster;
 using testing::SkipTest;
 using testing::WhyNoEtcd;
 
-size_t OwnDescriptors() {
-  const std::filesystem::directory_iterator all("/proc/self/fd");
-  return static_cast<size_t>(std::distance(begin(all), end(all)));
-}
-
 // gRPC alone would hold each of these connections for 20 s, and one that breaks for ever.
 TEST_CASE("member probe: asking a member that is stopped costs no descriptor") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster cluster({.members = 1});
   EtcdClient client({.members = {{"127.0.0.1", cluster.port(0)}}, .prefix = "/ddprun"});
   REQUIRE(client.Get("k", SteadyNow() + seconds(20)).ok());
-  const size_t before = OwnDescriptors();
+  const size_t before = testing::CountDescriptors(getpid());
   cluster.member(0).Signal(SIGSTOP);
   // The kernel takes a moment to stop it.
   REQUIRE(testing::Eventually([&] { return !client.Get("k", SteadyNow() + seconds(1)).ok(); }));
   for (int attempt = 0; attempt < 30; ++attempt) {
     CHECK_FALSE(client.Get("k", SteadyNow() + milliseconds(100)).ok());
   }
-  const size_t after = OwnDescriptors();
+  const size_t after = testing::CountDescriptors(getpid());
   CHECK_MESSAGE(after <= before, "before: ", before, ", after: ", after);
 }
 

@@ -9,9 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -239,11 +237,9 @@ int FewDescriptors() {
 
 // All ranks have started when it is seen that their connections do not fit.
 int FewConnections() {
-  const auto files = std::filesystem::directory_iterator("/proc/self/fd");
-  const auto open = static_cast<rlim_t>(std::distance(begin(files), end(files)));
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
-  limit.rlim_cur = open + 2 * 40 + 20;
+  limit.rlim_cur = OpenDescriptors().size() + 2 * 40 + 20;
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
   return Told(ddp::Spawn(40, [](int) -> int { Sleep(); }));
 }

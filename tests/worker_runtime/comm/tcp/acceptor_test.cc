@@ -2,24 +2,25 @@
 #include "worker_runtime/comm/tcp/acceptor.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <filesystem>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "tests/support/descriptors.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 
 namespace ddp::internal {
 namespace {
 
+using ddprun::testing::CountDescriptors;
 using ddprun::testing::Intruder;
 using ddprun::testing::ScarceDescriptors;
 
@@ -142,15 +143,10 @@ TEST_CASE("acceptor: a hello in pieces is taken") {
   CHECK(waiting.Finish().ok());
 }
 
-size_t OpenDescriptors() {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
-                                           std::filesystem::directory_iterator()));
-}
-
 TEST_CASE("acceptor: of a flood of silent connections few are held, and the ranks still come") {
   constexpr size_t kFlood = 180;  // more than are heard together, and more than the queue holds
   Waiting waiting;
-  const size_t before = OpenDescriptors();
+  const size_t before = CountDescriptors(getpid());
   std::vector<Intruder> flood;
   for (size_t i = 0; i < kFlood; ++i) flood.emplace_back(waiting.port());
   Intruder two(waiting.port()), zero(waiting.port());
@@ -158,7 +154,7 @@ TEST_CASE("acceptor: of a flood of silent connections few are held, and the rank
   size_t most = 0;
   // The last of the flood stand in the kernel's queue behind all others.
   for (Intruder& intruder : flood) {
-    most = std::max(most, OpenDescriptors());
+    most = std::max(most, CountDescriptors(getpid()));
     if (&intruder == &flood[kFlood / 2]) {
       two.Say(Bytes(MakeHello(kNonce, 2, kRank)));
       zero.Say(Bytes(MakeHello(kNonce, 0, kRank)));
