@@ -73,7 +73,7 @@ void CheckNativeTool(const std::string& tool) {
     REQUIRE(result.stack.threads.size() >= 2);  // a sanitizer has one of its own
     CHECK(result.stack.threads[0].tid == program->pid());
     CHECK(WhereText(result.stack).starts_with("in " + name));
-    CHECK(IsWaiting(result.stack) == (how != std::string("busy")));
+    CHECK(ToRankStack(0, result).is_waiting == (how != std::string("busy")));
     CheckUnharmed(program->pid());
   }
 }
