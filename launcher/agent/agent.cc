@@ -49,6 +49,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       guardian_(std::move(guardian)),
       core_(AgentPolicyOf(setup_.config)),
       timer_(io_),
+      trust_timer_(io_),
       store_(RoundStore::ReachOf(setup_.config, setup_.environment),
              [this] { TellOfDescriptors(); }),
       group_(io_,

@@ -113,7 +113,8 @@ class Agent {
   void On(const Unkillable& event) { Feed(LocalFailure{kExitMachine, event.text}); }
   void On(const GroupEmpty&);
 
-  bool IsBelieved(int node_count);
+  absl::Status CheckTrust(int node_count) const;
+  void WatchTrust();
   void Do(const JoinRound&);
   void Do(const PrepareWorkers& action);
   void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }
@@ -194,6 +195,8 @@ class Agent {
   std::once_flag descriptors_told_;
   AgentCore core_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer trust_timer_;
+  bool is_waiting_ = false;                       // for a place
   std::shared_ptr<rendezvous::Tunnels> tunnels_;  // null: plain
   RoundStore store_;
   WorkerGroup group_;

@@ -18,6 +18,8 @@
 namespace ddprun::launcher {
 namespace {
 
+// Longer than a verdict takes that follows a failure.
+constexpr Duration kTrustInterval = std::chrono::seconds(2);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
 // A log file that takes so long when all is over does not answer.
@@ -27,29 +29,42 @@ constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
 }  // namespace
 
-// Whether other nodes of `node_count` take the certificate that this one shows them. Else its
-// workers would not find the round's store, or others' would not find it here, and nothing would
-// say why: this node ends.
-bool Agent::IsBelieved(int node_count) {
-  if (setup_.identity == nullptr || node_count == 1) return true;
-  const absl::Status status = setup_.identity->Check();
-  if (!status.ok()) Feed(LocalFailure{kExitAuthentication, std::string(status.message())});
-  return status.ok();
+// Why the workers of a round of `node_count` nodes would not find its store here or elsewhere.
+absl::Status Agent::CheckTrust(int node_count) const {
+  if (setup_.identity == nullptr || node_count == 1) return absl::OkStatus();
+  return setup_.identity->Check();
+}
+
+// Ends a node that waits for a place when its certificate is not valid any more.
+void Agent::WatchTrust() {
+  if (setup_.identity == nullptr || setup_.identity->is_token()) return;
+  trust_timer_.expires_after(kTrustInterval);
+  trust_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || !is_waiting_ || core_.is_leaving()) return;
+    const absl::Status trust = CheckTrust(setup_.config.nodes.max);
+    if (trust.ok()) return WatchTrust();
+    Feed(LocalFailure{kExitAuthentication, std::string(trust.message())});
+  });
 }
 
 void Agent::Do(const JoinRound&) {
-  if (!IsBelieved(setup_.config.nodes.max)) return;
   const absl::Status opened = store_.Renew();
   if (!opened.ok()) return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
   rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
   node.id = node_id_;
   node.host = host_;
   node.store_port = store_.port();
-  client_->Join(node);
+  // Without a place it still hears how the job ends, if it does.
+  if (CheckTrust(setup_.config.nodes.max).ok()) client_->Join(node);
+  is_waiting_ = true;
+  WatchTrust();
 }
 
 void Agent::Do(const PrepareWorkers& action) {
-  if (!IsBelieved(action.assignment.node_count)) return;
+  is_waiting_ = false;
+  if (const absl::Status trust = CheckTrust(action.assignment.node_count); !trust.ok()) {
+    return Feed(LocalFailure{kExitAuthentication, std::string(trust.message())});
+  }
   WorkerEnvInput shared = WorkerEnvInputOf(setup_.config, action.assignment, setup_.job_mark);
   shared.visible_devices = setup_.placement.visible_devices;
   shared.virtual_devices = setup_.placement.devices;
@@ -196,6 +211,7 @@ void Agent::KillLeftoversOfJob() {
 void Agent::Do(const EndJob& action) {
   store_.Close();
   control_timer_.cancel();
+  trust_timer_.cancel();
   control_.End();
   watch_.End();
   if (!watch_.closing_line().empty()) Say(watch_.closing_line());

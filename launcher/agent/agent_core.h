@@ -7,6 +7,7 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -32,6 +33,8 @@ struct AgentPolicy {
   Duration shutdown_timeout = std::chrono::seconds(30);
   // How long workers live on without a word from the coordinator.
   Duration orphan_timeout = std::chrono::seconds(600);
+  // After how long without a word the coordinator takes a node for lost.
+  Duration evict_after = std::chrono::seconds(10);
   // How long a node whose workers all succeeded waits for a coordinator that it lost.
   Duration exit_barrier_timeout = std::chrono::seconds(300);
   // How long the coordinator must be gone before its ranks count as gone, too.
@@ -116,6 +119,7 @@ class AgentCore {
     std::optional<TimePoint> gone_at{};  // from then on its ranks count as gone, too
     std::string reason{};
     bool is_lasting = false;
+    bool is_expired = false;                      // a certificate: there is no way back
     bool is_of_node = false;                      // this node's own trouble
     std::optional<TimePoint> unanswered_since{};  // by its machine
     TimePoint until{};                            // waited for until then, however long it is lost
@@ -226,6 +230,10 @@ class AgentCore {
   std::string Coordinator() const;  // "the coordinator at node1:29400"
   std::string LossText() const;     // the same and "was lost (...)", with the reason
   // TimePoint::max(): never.
+  // Where a certificate has expired the coordinator waits in vain, and goes on without this node.
+  Duration Patience(Duration usual) const {
+    return contact_.is_expired ? std::min(usual, policy_.evict_after) : usual;
+  }
   TimePoint ContactDeadline() const;
   TimePoint LostNoticeAt() const;
 

@@ -63,6 +63,7 @@ void AgentCore::On(const rendezvous::ContactLost& event) {
   contact_.reason = event.reason;
   // Who answers in its place, or whose certificate has expired, is worth a line of its own.
   if (event.is_lasting && !std::exchange(contact_.is_lasting, true)) contact_.is_told = false;
+  contact_.is_expired = event.is_lasting && !event.is_gone;
   if (!contact_.lost_since) contact_.lost_since = now_;
   contact_.unanswered_since.reset();
   if (event.unanswered_for > Duration{0}) {
@@ -97,7 +98,7 @@ TimePoint AgentCore::ContactDeadline() const {
   if (!contact_.lost_since) return kNever;
   if (state_ == State::kSucceeded) {
     const TimePoint barrier =
-        std::max(*contact_.lost_since + policy_.exit_barrier_timeout, contact_.until);
+        std::max(*contact_.lost_since + Patience(policy_.exit_barrier_timeout), contact_.until);
     return IsOverWithCoordinator() ? std::min(barrier, *contact_.gone_at) : barrier;
   }
   // Joining: the client keeps the time.
@@ -105,7 +106,7 @@ TimePoint AgentCore::ContactDeadline() const {
     return IsOverWithCoordinator() ? *contact_.gone_at : kNever;
   }
   const TimePoint deadline =
-      std::max(*contact_.lost_since + policy_.orphan_timeout, contact_.until);
+      std::max(*contact_.lost_since + Patience(policy_.orphan_timeout), contact_.until);
   return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_at) : deadline;
 }
 
@@ -158,8 +159,12 @@ void AgentCore::CheckContact() {
       Tell(gone, "stopping this node's workers and waiting for it to come back");
     }
   } else {
-    end_ = EndJob{kExitLostCoordinator, ExitOwner::kDdprun,
-                  absl::StrCat(lost, "no word from it for ", DurationText(policy_.orphan_timeout))};
+    const std::string why =
+        contact_.is_expired
+            ? contact_.reason
+            : absl::StrCat("no word from it for ", DurationText(policy_.orphan_timeout));
+    const int code = contact_.is_expired ? kExitAuthentication : kExitLostCoordinator;
+    end_ = EndJob{code, ExitOwner::kDdprun, lost + why};
     Tell("error: ", end_->reason, "; stopping the workers");
   }
   Stop(kSigTerm);

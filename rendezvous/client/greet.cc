@@ -37,7 +37,7 @@ constexpr size_t kMaxForeignBytes = 60;  // of what is shown
 constexpr char kSameToken[] = "all nodes need the same token (--token_file or DDPRUN_TOKEN)";
 constexpr char kOneAuthority[] =
     "all nodes need certificates of one authority (--tls_cert, --tls_key, --tls_ca)";
-constexpr char kNewOne[] = "start the node that has it with a new one, or set the clocks right";
+constexpr char kNewOne[] = "start that side again with a new one, or set the clocks right";
 
 // EINTR: nobody waits for the answer any more.
 Looked FromErrno(int error) {

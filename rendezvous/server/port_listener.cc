@@ -245,7 +245,10 @@ std::string PortListener::WhyRefused(const Connection& connection) const {
                     : "it does not speak TLS, as a node that was given no certificate";
   }
   if (is_token) return "it did not prove that it has the job's token";
-  if (connection.tls->trouble() == TlsStream::Trouble::kExpired) return connection.tls->error();
+  if (connection.tls->trouble() == TlsStream::Trouble::kExpired) {
+    const absl::Status own = handlers_.identity->Check();
+    return own.ok() ? connection.tls->error() : std::string(own.message());
+  }
   return connection.tls->trouble() == TlsStream::Trouble::kRefused
              ? "it does not believe this node's certificate"
              : "it showed no certificate that is believed here";

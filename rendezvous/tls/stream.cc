@@ -97,13 +97,15 @@ bool TlsStream::Fail(int result) {
     trouble_ = is_binder ? Trouble::kOtherToken : Trouble::kRefused;
     if (number == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED && !identity_->is_token()) {
       trouble_ = Trouble::kExpired;
-      error_ = "by its clock this node's certificate has expired, or the authority's";
+      error_ = "by the other side's clock this node's certificate has expired, or its authority's";
     }
   } else if (number == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     const bool is_expired = verdict == X509_V_ERR_CERT_HAS_EXPIRED;
     trouble_ = is_expired ? Trouble::kExpired : Trouble::kDistrusted;
-    error_ = is_expired ? "by this node's clock its certificate has expired, or the authority's"
-                        : X509_verify_cert_error_string(verdict);
+    error_ =
+        is_expired
+            ? "by this node's clock the other side's certificate has expired, or its authority's"
+            : X509_verify_cert_error_string(verdict);
   } else if (number == SSL_R_BINDER_DOES_NOT_VERIFY || number == SSL_R_NO_SHARED_CIPHER ||
              number == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE ||
              number == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) {

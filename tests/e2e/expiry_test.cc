@@ -87,26 +87,42 @@ TEST_CASE(
   Holds(a->err(), on.Why());
 }
 
-TEST_CASE("expiry: a spare whose certificate has expired takes no place, and says why") {
+TEST_CASE("expiry: where no restart is left the node ends with the job's own code") {
+  std::string why;
+  const auto hosts = Hosts::Make(2, &why);
+  if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
+  Expiring on(*hosts);
+  const Strings steps = {"touch:" + on.job.File("up{rank}"), "until:" + on.job.File("fail"),
+                         "exit:3@0#0", "until:" + on.job.File("go")};
+  const Node a = on.Start(1, {"--nnodes=2"}, steps), b = on.Start(2, {"--nnodes=2"}, steps);
+  for (const char* up : {"up0", "up1"}) {
+    REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), b->Describe());
+  }
+  on.AwaitExpiry();
+  on.job.Touch("fail");
+  for (const Node* node : {&a, &b}) {
+    CHECK_MESSAGE((*node)->Wait() == 3, (*node)->Describe());
+    CHECK_MESSAGE((*node)->err().find("certificate") == std::string::npos, (*node)->Describe());
+  }
+}
+
+TEST_CASE("expiry: a spare whose certificate has expired leaves, and disturbs nobody") {
   std::string why;
   const auto hosts = Hosts::Make(3, &why);
   if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
   Expiring on(*hosts);
-  const Strings options = {"--nnodes=2", "--max_restarts=1"};
   const Strings steps = {"touch:" + on.job.File("up{rank}"), "until:" + on.job.File("go")};
-  const Node a = on.Start(1, options, steps), c = on.Start(3, options, steps);
+  const Node a = on.Start(1, {"--nnodes=2"}, steps), c = on.Start(3, {"--nnodes=2"}, steps);
   for (const char* up : {"up0", "up1"}) {
     REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), c->Describe());
   }
-  const Node spare = on.Start(2, options, steps);
+  const Node spare = on.Start(2, {"--nnodes=2"}, steps);
   CHECK_MESSAGE(spare->WaitForErr("standing by as a spare"), spare->Describe());
-  on.AwaitExpiry();
-  c->Signal(SIGKILL);
   CHECK_MESSAGE(spare->Wait() == 122, spare->Describe());
   Holds(spare->err(), "ddprun: error: " + on.Why());
-  a->Signal(SIGTERM);
-  CHECK_MESSAGE(a->Wait() == 143, a->Describe());
-  CHECK_MESSAGE(c->Wait() == 128 + SIGKILL, c->Describe());
+  on.job.Touch("go");
+  CHECK_MESSAGE(a->Wait() == 0, a->Describe());
+  CHECK_MESSAGE(c->Wait() == 0, c->Describe());
 }
 
 TEST_CASE("expiry: a node with workers that comes back with an expired certificate says why") {

@@ -37,8 +37,9 @@ TEST_CASE("agent: a silent coordinator stops nobody before orphan_timeout") {
   }
 }
 
-TEST_CASE("agent: what lasts about a lost coordinator is told once more, and stops nobody") {
-  Bench bench(2, {.orphan_timeout = 600s});
+TEST_CASE(
+    "agent: an expired certificate is told once more, and waited for as the coordinator does") {
+  Bench bench(2, {.orphan_timeout = 600s, .evict_after = 30s});
   bench.Run();
   CHECK(bench.Step(ContactLost{"timed out"}) == "");
   CHECK(bench.Pass(5s) == "say");
@@ -46,8 +47,9 @@ TEST_CASE("agent: what lasts about a lost coordinator is told once more, and sto
   CHECK(bench.Step(expired) == "say");
   CHECK(bench.Step(ContactLost{"timed out"}) == "");
   CHECK(bench.Step(expired) == "");
-  CHECK(bench.Pass(594s) == "");
+  CHECK(bench.Pass(24s) == "");
   CHECK(bench.Pass(1s) == "say stop:15");
+  CHECK(bench.Step(WorkersGone{}) == "end:122");
 }
 
 TEST_CASE(

@@ -104,8 +104,8 @@ TEST_CASE("expired: the coordinator's certificate is told apart from a stranger'
   CHECK(trouble.outcome == Looked::Outcome::kExpired);
   CHECK_FALSE(trouble.is_own);
   CHECK(trouble.text ==
-        "by this node's clock its certificate has expired, or the authority's; start the node that "
-        "has it with a new one, or set the clocks right");
+        "by this node's clock the other side's certificate has expired, or its authority's; start "
+        "that side again with a new one, or set the clocks right");
 }
 
 TEST_CASE("expired: a coordinator says of whom it refuses that its certificate has expired") {
@@ -126,9 +126,10 @@ TEST_CASE("expired: a coordinator says of whom it refuses that its certificate h
   CHECK(stream.trouble() == TlsStream::Trouble::kExpired);
   std::future<std::string> refused = port.refused.get_future();
   REQUIRE(refused.wait_for(testing::kPatience) == std::future_status::ready);
-  CHECK(refused.get() ==
-        "a connection from 127.0.0.1 was refused: by this node's clock its certificate has "
-        "expired, or the authority's");
+  CHECK(
+      refused.get() ==
+      "a connection from 127.0.0.1 was refused: by this node's clock the other side's certificate "
+      "has expired, or its authority's");
 }
 
 }  // namespace

@@ -66,9 +66,11 @@ TEST_CASE("identity: a certificate that expires is told apart, by its own machin
     const TlsStream& old = is_client ? *up : *down;
     const TlsStream& other = is_client ? *down : *up;
     CHECK(other.trouble() == TlsStream::Trouble::kExpired);
-    CHECK(other.error() == "by this node's clock its certificate has expired, or the authority's");
+    CHECK(other.error() ==
+          "by this node's clock the other side's certificate has expired, or its authority's");
     CHECK(old.trouble() == TlsStream::Trouble::kExpired);
-    CHECK(old.error() == "by its clock this node's certificate has expired, or the authority's");
+    CHECK(old.error() ==
+          "by the other side's clock this node's certificate has expired, or its authority's");
   }
 }
 
