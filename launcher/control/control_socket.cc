@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -108,6 +109,12 @@ int Probe(const std::string& path) {
   return connect(fd.get(), to, sizeof address) == 0 ? 0 : errno;
 }
 
+bool IsOld(const std::string& path) {
+  struct stat info {};
+  constexpr time_t kOldSeconds = 60;
+  return lstat(path.c_str(), &info) == 0 && info.st_mtime + kOldSeconds < time(nullptr);
+}
+
 std::optional<ucred> PeerOf(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -170,8 +177,10 @@ std::vector<std::string> FindControlSockets() {
     const std::unique_ptr<DIR, CloseDirectory> opened(opendir(directory.c_str()));
     if (opened == nullptr) continue;
     while (const dirent* entry = readdir(opened.get())) {
-      if (!absl::EndsWith(entry->d_name, kSuffix)) continue;
       std::string path = absl::StrCat(directory, "/", entry->d_name);
+      // Of an agent that was killed before it had renamed it.
+      if (absl::EndsWith(path, absl::StrCat(kSuffix, "~")) && IsOld(path)) unlink(path.c_str());
+      if (!absl::EndsWith(path, kSuffix)) continue;
       const int error = Probe(path);
       if (error == ECONNREFUSED) {
         unlink(path.c_str());

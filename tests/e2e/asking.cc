@@ -41,8 +41,14 @@ std::vector<std::string> ControlFolder::Sockets() const {
 }
 
 std::string ControlFolder::Socket() const {
-  REQUIRE_MESSAGE(Eventually([&] { return Sockets().size() == 1; }), Sockets().size(), " sockets");
-  return Sockets().front();
+  // Not one that has not its name yet, and does not listen.
+  std::vector<std::string> sockets;
+  const bool is_one = Eventually([&] {
+    sockets = Sockets();
+    return sockets.size() == 1 && !sockets.front().ends_with('~');
+  });
+  REQUIRE_MESSAGE(is_one, sockets.size(), " sockets");
+  return sockets.front();
 }
 
 std::unique_ptr<Subprocess> RunReporting(Job& job, const ControlFolder& folder,

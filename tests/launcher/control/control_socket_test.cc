@@ -232,5 +232,17 @@ TEST_CASE("control socket: no peer is allowed where there is no Unix socket") {
   CHECK(!IsPeerAllowed(udp.get()));
 }
 
+TEST_CASE("control socket: what an agent left that was killed before it listened goes, when old") {
+  const ShortDir dir;
+  UseDirectory(dir.path());
+  const std::string fresh = WriteFile(dir.File("7-00000001.sock~"), "");
+  const std::string old = WriteFile(dir.File("7-00000002.sock~"), "");
+  const timespec long_ago[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+  REQUIRE(utimensat(AT_FDCWD, old.c_str(), long_ago, 0) == 0);
+  CHECK(FindControlSockets().empty());
+  CHECK(access(fresh.c_str(), F_OK) == 0);
+  CHECK(access(old.c_str(), F_OK) != 0);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
