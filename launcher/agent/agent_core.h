@@ -7,7 +7,6 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_CORE_H_
 
-#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -230,10 +229,6 @@ class AgentCore {
   std::string Coordinator() const;  // "the coordinator at node1:29400"
   std::string LossText() const;     // the same and "was lost (...)", with the reason
   // TimePoint::max(): never.
-  // Where a certificate has expired the coordinator waits in vain, and goes on without this node.
-  Duration Patience(Duration usual) const {
-    return contact_.is_expired ? std::min(usual, policy_.evict_after) : usual;
-  }
   TimePoint ContactDeadline() const;
   TimePoint LostNoticeAt() const;
 

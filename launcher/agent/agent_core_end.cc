@@ -98,15 +98,18 @@ TimePoint AgentCore::ContactDeadline() const {
   if (!contact_.lost_since) return kNever;
   if (state_ == State::kSucceeded) {
     const TimePoint barrier =
-        std::max(*contact_.lost_since + Patience(policy_.exit_barrier_timeout), contact_.until);
+        std::max(*contact_.lost_since + policy_.exit_barrier_timeout, contact_.until);
     return IsOverWithCoordinator() ? std::min(barrier, *contact_.gone_at) : barrier;
   }
   // Joining: the client keeps the time.
   if (state_ != State::kRunning && state_ != State::kPreparing) {
     return IsOverWithCoordinator() ? *contact_.gone_at : kNever;
   }
-  const TimePoint deadline =
-      std::max(*contact_.lost_since + Patience(policy_.orphan_timeout), contact_.until);
+  // Where a certificate has expired the coordinator waits in vain, and goes on without this node.
+  const Duration patience = contact_.is_expired
+                                ? std::min(policy_.orphan_timeout, policy_.evict_after)
+                                : policy_.orphan_timeout;
+  const TimePoint deadline = std::max(*contact_.lost_since + patience, contact_.until);
   return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_at) : deadline;
 }
 
@@ -159,10 +162,8 @@ void AgentCore::CheckContact() {
       Tell(gone, "stopping this node's workers and waiting for it to come back");
     }
   } else {
-    const std::string why =
-        contact_.is_expired
-            ? contact_.reason
-            : absl::StrCat("no word from it for ", DurationText(policy_.orphan_timeout));
+    std::string why = absl::StrCat("no word from it for ", DurationText(policy_.orphan_timeout));
+    if (contact_.is_expired) why = contact_.reason;
     const int code = contact_.is_expired ? kExitAuthentication : kExitLostCoordinator;
     end_ = EndJob{code, ExitOwner::kDdprun, lost + why};
     Tell("error: ", end_->reason, "; stopping the workers");

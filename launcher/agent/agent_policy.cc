@@ -66,8 +66,7 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
       .max_nodes = config.nodes.max,
       .shutdown_timeout = config.shutdown_timeout,
       .orphan_timeout = config.rendezvous_options.orphan_timeout,
-      .evict_after =
-          config.rendezvous_options.evict_after.value_or(rendezvous::Policy{}.evict_after),
+      .evict_after = RendezvousPolicyOf(config).evict_after,
       .exit_barrier_timeout = config.rendezvous_options.exit_barrier_timeout,
       .preempt_signal = config.preempt_signal,
       .requeue_code = config.requeue_code,

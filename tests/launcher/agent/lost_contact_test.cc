@@ -63,6 +63,11 @@ TEST_CASE(
     CHECK(bench.Pass(299s) == "say");
     CHECK(bench.Pass(1s) == "say end:0");
   }
+  SUBCASE("a certificate has expired: it is no failure of a node that is done") {
+    bench.Step(ContactLost{.reason = "expired", .is_lasting = true});
+    CHECK(bench.Pass(299s) == "say");
+    CHECK(bench.Pass(1s) == "say end:0");
+  }
   SUBCASE("its process is gone") {
     bench.Step(ContactLost{"refused", true});
     CHECK(bench.Pass(3s) == "say end:121");
