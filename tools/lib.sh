@@ -91,15 +91,35 @@ missing_packages() {
   done
 }
 
-# Bazel does not see system headers and libraries as inputs. This hash of the installed versions, of
-# our packages and of what they directly depend on (g++ is only a name for g++-12), stands for them.
-system_hash() {
-  local names
-  names=$(dpkg-query -W -f '${Package}, ${Depends}\n' "${packages[@]}" 2>/dev/null |
-    tr ',|' '\n\n' | sed -E 's/[[:space:]]*\(.*//; s/:any//; s/[[:space:]]//g' | sort -u)
-  # shellcheck disable=SC2086  # one word a package
-  dpkg-query -W -f '${Package}=${Version}\n' $names 2>/dev/null | sort | sha256sum | cut -c1-16
+# compile_inputs NAME...: the compilers and -dev packages among these and, step by step, among what they
+# depend on (g++ is only a name for g++-12), as lines "name=version". Reads the package list that
+# package_list prints.
+# The version of a -dev package stands for its shared library, on whose exact version it depends.
+compile_inputs() {
+  awk -F '\t' -v names="$*" '
+    function compiles(name) {
+      return name ~ /-dev$/ || name ~ /^(binutils|protobuf-compiler)(-|$)/ ||
+        name ~ /^(g\+\+|gcc|cpp|clang|lld|mold)(-[0-9]+)?(-[a-z0-9-]+-linux-gnu[a-z0-9]*)?$/
+    }
+    $1 == "installed" { version[$2] = $3; depends[$2] = $4 }
+    END {
+      count = split(names, queue, " ")
+      for (i = 1; i <= count; ++i) {
+        name = queue[i]
+        if (seen[name]++ || !(name in version) || !compiles(name)) continue
+        print name "=" version[name]
+        gsub(/\([^)]*\)|:any/, "", depends[name])
+        found = split(depends[name], needed, /[ ,|]+/)
+        for (j = 1; j <= found; ++j) queue[++count] = needed[j]
+      }
+    }'
 }
+
+package_list() { dpkg-query -W -f '${db:Status-Status}\t${Package}\t${Version}\t${Depends}\n' 2>/dev/null; }
+
+# system_hash NAME...: Bazel does not see system headers, libraries and compilers as inputs. This hash of
+# their versions, of the build's packages and of those named, stands for them in the key of its cache.
+system_hash() { package_list | compile_inputs "${packages[@]}" "$@" | sha256sum | cut -c1-16; }
 
 # Changes when tools/setup --with-nccl has installed something: only then does Bazel look again.
 nccl_state() { cat "$nccl_dir/.wheels" 2>/dev/null || echo none; }
