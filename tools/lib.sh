@@ -12,7 +12,7 @@ progress_every_s=30
 # distribution; the compilers, bash and dpkg of the base system are named where a minimal root lacks them.
 # For tests only: hwloc judges where workers are bound to CPUs (--numa_binding), elfutils reads their stacks.
 packages=(
-  g++ pkg-config binutils
+  g++ pkg-config binutils mold
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib bazel-platforms
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libabsl-dev
   libre2-dev libc-ares-dev libssl-dev zlib1g-dev libxxhash-dev

@@ -1,6 +1,5 @@
 // Each *.txt here is a transcript that reads the same after it has been run. To accept what came:
-// `bazel run //tests/transcripts:transcript_test -- --rewrite`; then review the diff.
-#define DOCTEST_CONFIG_IMPLEMENT
+// `DDPRUN_TEST_REWRITE=1 bazel run //tests/transcripts:tests`; then review the diff.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tests/support/files.h"
@@ -17,7 +15,7 @@
 namespace ddprun::rendezvous::testing {
 namespace {
 
-bool is_rewriting = false;
+const bool is_rewriting = std::getenv("DDPRUN_TEST_REWRITE") != nullptr;
 
 std::filesystem::path Folder() {
   const char* workspace = std::getenv("BUILD_WORKSPACE_DIRECTORY");
@@ -62,12 +60,3 @@ TEST_CASE("transcripts: a wrong expectation and an unknown command are seen") {
 
 }  // namespace
 }  // namespace ddprun::rendezvous::testing
-
-int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--rewrite") ddprun::rendezvous::testing::is_rewriting = true;
-  }
-  doctest::Context context;
-  context.applyCommandLine(argc, argv);
-  return context.run();
-}

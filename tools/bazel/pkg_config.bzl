@@ -44,10 +44,14 @@ cc_library(
     }}),
     visibility = ["//visibility:public"],
 )
-""".format(name = ctx.name, static = repr(static), shared = repr(_libraries(ctx, []))))
+""".format(name = ctx.name, static = repr(static if ctx.attr.has_archive else _libraries(ctx, [])), shared = repr(_libraries(ctx, []))))
 
 pkg_config_library = repository_rule(
     implementation = _impl,
-    attrs = {"packages": attr.string_list(mandatory = True)},
+    attrs = {
+        "packages": attr.string_list(mandatory = True),
+        # Whether it and all that it needs can be linked statically.
+        "has_archive": attr.bool(default = True),
+    },
     local = True,
 )
