@@ -111,5 +111,17 @@ finds "usage" $here/libraries.sh
 
 finds "wanted status and counts" $here/summary_test.sh --breach
 accepts $here/summary_test.sh
+# A promise without a row, rows without a promise, a test or a case, and a README without any.
+printf '## Use\n\nIt restarts.\n\n    ddprun ./train\n\n## What it does not do yet\n\nIt flies.\n' >"$scratch/readme.md"
+printf 'TEST_CASE("one: runs") {}\nTEST_CASE(\n    "one: restarts") {}\n' >"$scratch/one_test.cc"
+printf 'ddprun ./train | %s | one: runs\n' "$scratch/one_test.cc" >"$scratch/half.txt"
+{ cat "$scratch/half.txt"; printf 'restarts. | %s | one: restarts\n' "$scratch/one_test.cc"; } >"$scratch/table.txt"
+promises=tools/testing/promises.py
+accepts $promises "$scratch/readme.md" "$scratch/table.txt"
+finds "names a test of this promise: It restarts." $promises "$scratch/readme.md" "$scratch/half.txt"
+finds "has no case 'one: ends'" $promises "$scratch/readme.md" <(sed 's/runs/ends/' "$scratch/half.txt")
+finds "there is no test $scratch/two_test.cc" $promises "$scratch/readme.md" <(sed 's/one_test/two_test/' "$scratch/half.txt")
+finds "promises no such thing: It flies." $promises "$scratch/readme.md" <(echo "It flies. | $scratch/one_test.cc | one: runs")
+finds "no promise was found" $promises "$scratch/good.h" "$scratch/half.txt"
 echo "planted: $count probes"
 exit $status
