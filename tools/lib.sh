@@ -169,10 +169,10 @@ trim_cache() {
     xargs -r -d '\n' rm -f -- # mawk prints no NUL
 }
 
-# query EXPRESSION: labels, one a line. `bazel query` knows none of the build's options.
+# query EXPRESSION [OPTION...]: labels, one a line, or what the options ask for. `bazel query` knows none of the build's options.
 query() {
   bazel query --repo_env=DDPRUN_NVIDIA="$(nccl_state)" --curses=no --color=no --noshow_progress --noshow_loading_progress \
-    --ui_event_filters=-info,-debug --noimplicit_deps "$1" </dev/null
+    --ui_event_filters=-info,-debug --noimplicit_deps "$@" </dev/null
 }
 
 # pure_targets: the query expression of the code that only decides (design: no clock, I/O, thread ...).

@@ -109,8 +109,6 @@ finds "ddp_barrier (declared, not shown)" $here/libraries.sh "$scratch/shared.so
 finds "goes into no shared library" $here/libraries.sh "$scratch/shared.so" "$scratch/fixed.a"
 finds "usage" $here/libraries.sh
 
-finds "wanted status and counts" $here/summary_test.sh --breach
-accepts $here/summary_test.sh
 # A promise without a row, rows without a promise, a test or a case, and a README without any.
 printf '## Use\n\nIt restarts.\n\n    ddprun ./train\n\n## What it does not do yet\n\nIt flies.\n' >"$scratch/readme.md"
 printf 'TEST_CASE("one: runs") {}\nTEST_CASE(\n    "one: restarts") {}\n' >"$scratch/one_test.cc"
