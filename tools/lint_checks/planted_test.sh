@@ -28,6 +28,17 @@ accepts() {
   output=$("$@" 2>&1) || { printf 'planted: found a breach where none is: %s\n%s\n' "$*" "$output"; status=1; }
 }
 
+# warns TEXT COMMAND...: the command says TEXT, and does not fail for it.
+warns() {
+  local text=$1 output
+  shift
+  count=$((count + 1))
+  if ! output=$("$@" 2>&1) || ! grep -qF -- "$text" <<<"$output"; then
+    printf 'planted: did not end well after "%s": %s\n%s\n' "$text" "$*" "$output"
+    status=1
+  fi
+}
+
 # body NAME LINES: a C++ function of that many lines.
 body() { echo "int $1(int x) {"; for ((i = 2; i < $2; i++)); do echo "  x += $i;"; done; echo "}"; }
 
@@ -40,18 +51,39 @@ END
 body TooLong 71 >"$scratch/long_function.cc"
 { echo 'struct S {'; echo '  S() : a{1}, b(2) {'; for i in {1..70}; do echo "    a += $i;  // }"; done; echo '  }'; echo '};'; } >"$scratch/long_constructor.cc"
 { echo 'TEST_CASE("a {") {'; for i in {1..70}; do echo "  CHECK($i);"; done; echo '}'; } >"$scratch/long_case.cc"
-for i in {1..401}; do echo "int v$i;"; done >"$scratch/long_file.cc"
-head -n 400 "$scratch/long_file.cc" >"$scratch/full_file.cc"
+# list BEFORE-THE-BRACE LINES: rows of a table.
+list() { echo "$1{"; for ((i = 0; i < $2; i++)); do echo "    {\"row\", $i},"; done; echo '  };'; }
+{ echo 'const Rows& All() {'; list '  static const Rows rows = ' 100; list '  return ' 100; echo '}'; } >"$scratch/long_table.cc"
+{ echo 'Rows All() {'; list '  return ' 5; for i in {1..67}; do echo '  Add();'; done; echo '}'; } >"$scratch/short_table.cc"
+{ echo 'Hooks All() {'; echo '  return {'; echo '      .ask = [this](int x) {'; for i in {1..70}; do echo '        Ask();'; done; echo '      }};'; echo '}'; } \
+  >"$scratch/code_in_list.cc"
+for i in {1..400}; do echo "int v$i;"; done >"$scratch/full_file.cc"
+{ cat "$scratch/full_file.cc"; echo 'int v;'; } >"$scratch/long_file.cc"
+{ cat "$scratch/full_file.cc" "$scratch/full_file.cc"; } >"$scratch/longest_file.cc"
+{ cat "$scratch/longest_file.cc"; echo 'int v;'; } >"$scratch/too_long_file.cc"
+{ cat "$scratch/full_file.cc"; list 'const Row kRows[] = ' 1000; } >"$scratch/table_file.cc"
+{ cat "$scratch/too_long_file.cc"; list 'const Row kRows[] = ' 1000; } >"$scratch/long_file_with_table.cc"
+for i in {1..801}; do echo ":"; done >"$scratch/too_long.sh"
+mkdir "$scratch/tests"
+cp "$scratch/too_long_file.cc" "$scratch/too_long.sh" "$scratch/tests"
 echo '#pragma once' >"$scratch/no_guard.h"
 printf '#!/usr/bin/env bash\nif true; then\n' >"$scratch/broken.sh"
 printf '#!/usr/bin/env bash\nif true; then :; fi\n' >"$scratch/fine.sh"
 printf 'int  main( ){return 0;}\n' >"$scratch/unformatted.cc"
 
+in_scratch() { (cd "$scratch" && "$repo/$here/style.py" "$@"); }
 accepts $here/style.py "$scratch"/good.* "$scratch/full_file.cc" "$scratch/fine.sh"
+accepts in_scratch long_case.cc long_table.cc tests/too_long_file.cc tests/too_long.sh
+warns "long_file.cc:1: warning: file of 401 lines" in_scratch long_file.cc
+warns "longest_file.cc:1: warning: file of 800 lines" in_scratch longest_file.cc
+warns "table_file.cc:1: warning: file of 402 lines" in_scratch table_file.cc
 finds "function of 71 lines" $here/style.py "$scratch/long_function.cc"
 finds "function of 72 lines" $here/style.py "$scratch/long_constructor.cc"
-finds "function of 72 lines" $here/style.py "$scratch/long_case.cc"
-finds "file of 401 lines" $here/style.py "$scratch/long_file.cc"
+finds "function of 71 lines" $here/style.py "$scratch/short_table.cc"
+finds "function of 74 lines" $here/style.py "$scratch/code_in_list.cc"
+finds "file of 801 lines" $here/style.py "$scratch/too_long_file.cc"
+finds "file of 803 lines" $here/style.py "$scratch/long_file_with_table.cc"
+finds "file of 801 lines" $here/style.py "$scratch/too_long.sh"
 finds "no header guard" $here/style.py "$scratch/no_guard.h"
 finds "bash -n" $here/style.py "$scratch/broken.sh"
 finds "no file was given" $here/style.py
