@@ -1,4 +1,4 @@
-// What training does on a device: memory, and the network's passes over it.
+// What training does on a device, the host or a GPU: memory, and the network's passes over it.
 #ifndef DDPRUN_BENCH_DEVICE_H_
 #define DDPRUN_BENCH_DEVICE_H_
 

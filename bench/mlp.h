@@ -1,4 +1,4 @@
-// The network that is trained: dense layers with relu, and a softmax at the end.
+// The network that is trained: dense layers with relu, and a softmax at the end; and its samples.
 #ifndef DDPRUN_BENCH_MLP_H_
 #define DDPRUN_BENCH_MLP_H_
 

@@ -1,4 +1,5 @@
-// For code that runs where the C library must not: between clone and exec, and in the guardian.
+// System calls for code that runs where the C library must not: between clone and exec, and in the
+// guardian.
 #ifndef DDPRUN_PROCESS_RAW_SYSCALL_H_
 #define DDPRUN_PROCESS_RAW_SYSCALL_H_
 

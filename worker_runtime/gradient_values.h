@@ -1,4 +1,4 @@
-// Arithmetic on the values of gradients, wherever they are.
+// Norms of gradients, and arithmetic on their values, wherever they are.
 #ifndef DDPRUN_WORKER_RUNTIME_GRADIENT_VALUES_H_
 #define DDPRUN_WORKER_RUNTIME_GRADIENT_VALUES_H_
 

@@ -1,4 +1,4 @@
-// The same for programs: `ddprun check --json`.
+// What `ddprun check --json` prints, for programs.
 #ifndef DDPRUN_LAUNCHER_CHECK_CHECK_JSON_H_
 #define DDPRUN_LAUNCHER_CHECK_CHECK_JSON_H_
 

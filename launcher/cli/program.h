@@ -1,4 +1,4 @@
-// From the words of the user to what is executed.
+// From the words of the user to what is executed, and what of it the kernel would refuse.
 #ifndef DDPRUN_LAUNCHER_CLI_PROGRAM_H_
 #define DDPRUN_LAUNCHER_CLI_PROGRAM_H_
 

@@ -1,5 +1,6 @@
 // What this node's agent answers: over its control socket, to this user; over TCP, to whoever looks
-// (dashboard, metrics); and to the other nodes of the job, over the agents' streams.
+// (dashboard, metrics); and to the other nodes of the job, over the agents' streams, by which it
+// asks them as well.
 //
 // On the io_context's thread, which it never holds up.
 #ifndef DDPRUN_LAUNCHER_CONTROL_CONTROL_PLANE_H_

@@ -1,4 +1,5 @@
-// The stack of a process that runs no code of ours, by whatever this machine has for it.
+// The stack of a process that runs no code of ours, by whatever this machine has for it; the
+// process runs on.
 #ifndef DDPRUN_LAUNCHER_DUMP_STACK_READER_H_
 #define DDPRUN_LAUNCHER_DUMP_STACK_READER_H_
 

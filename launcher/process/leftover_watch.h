@@ -1,5 +1,5 @@
-// What workers leave outside their process groups: daemons, helpers in sessions of their own. They
-// become the agent's children when their parents end.
+// The grace, after a round, of what workers leave outside their process groups: daemons, helpers in
+// sessions of their own. They become the agent's children when their parents end.
 #ifndef DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
 #define DDPRUN_LAUNCHER_PROCESS_LEFTOVER_WATCH_H_
 

@@ -1,4 +1,4 @@
-// The daemon of a cluster's manager under which this process was started.
+// The daemon of a cluster's manager under which this process was started, and the news of its end.
 #ifndef DDPRUN_LAUNCHER_PROCESS_STEP_DAEMON_H_
 #define DDPRUN_LAUNCHER_PROCESS_STEP_DAEMON_H_
 

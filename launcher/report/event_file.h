@@ -1,4 +1,4 @@
-// The file of --event_file: lines at its end, each by one write, whole or not at all.
+// The file of --event_file, never waited for: lines at its end, each by one write, whole or not.
 #ifndef DDPRUN_LAUNCHER_REPORT_EVENT_FILE_H_
 #define DDPRUN_LAUNCHER_REPORT_EVENT_FILE_H_
 

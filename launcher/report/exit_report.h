@@ -1,4 +1,4 @@
-// The end of a failed job, told to people. [pure]
+// The end of a failed job, told to people: the report, and Kubernetes' termination message. [pure]
 #ifndef DDPRUN_LAUNCHER_REPORT_EXIT_REPORT_H_
 #define DDPRUN_LAUNCHER_REPORT_EXIT_REPORT_H_
 

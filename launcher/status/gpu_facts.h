@@ -1,4 +1,5 @@
-// How the GPUs of this node are, and which process uses which, by NVIDIA's management library.
+// How the GPUs of this node are, and which process uses which, by NVIDIA's management library, on a
+// thread that may hang.
 #ifndef DDPRUN_LAUNCHER_STATUS_GPU_FACTS_H_
 #define DDPRUN_LAUNCHER_STATUS_GPU_FACTS_H_
 

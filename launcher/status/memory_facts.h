@@ -1,4 +1,4 @@
-// How much memory the job has on this machine, and how much of it is used.
+// How much memory the job has on this machine, how much of it is used, and the OOM killer's kills.
 #ifndef DDPRUN_LAUNCHER_STATUS_MEMORY_FACTS_H_
 #define DDPRUN_LAUNCHER_STATUS_MEMORY_FACTS_H_
 

@@ -1,4 +1,5 @@
-// One agent's connection to a coordinator: it says events and hears actions. Decides nothing.
+// One agent's connection to a coordinator, here or over gRPC: it says events and hears actions.
+// Decides nothing.
 #ifndef DDPRUN_RENDEZVOUS_CLIENT_LINK_H_
 #define DDPRUN_RENDEZVOUS_CLIENT_LINK_H_
 

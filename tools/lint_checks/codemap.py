@@ -1,37 +1,63 @@
 #!/usr/bin/env python3
-"""codemap.py [CODEMAP]: the modules that ARCHITECTURE.md names and those that there are.
+"""codemap.py [--print [FOLDER...]]: each header of the product begins with a comment that says what is in it.
 
-Reads from standard input the paths of the project's files. In the section "### Modules" each folder has an
-entry, "- **folder**: `module` what it is; ...". A header that stands in no entry, and a name in one that is no
-header, is one line.
+Reads from standard input the paths of the project's files; a header without such a comment is one line. --print:
+what the headers say, by folder, of those folders and all below them, or of all: git ls-files | codemap.py --print
+launcher/agent. The first sentence of the comment is printed, and [pure] where the header says so.
 """
 
-import collections
 import re
 import sys
 
 ROOTS = ("bench/", "launcher/", "process/", "rendezvous/", "worker_runtime/")
+COMMENT = re.compile(r"/\*.*?\*/|(?://[^\n]*\n)+", re.S)
+PURE = "[pure]"
 
 
-def main():
-    path = sys.argv[1] if len(sys.argv) > 1 else "ARCHITECTURE.md"
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    section = re.search(r"^### Modules\n(.*?)(?=^##|\Z)", text, re.S | re.M)
-    named = collections.defaultdict(set)
-    for folder, entry in re.findall(r"^- \*\*([a-z0-9_/]+)\*\*:(.*?)(?=^- |\Z)", section[1] if section else "", re.S | re.M):
-        named[folder].update(re.findall(r"`([a-z0-9_]+)`", entry))
-    there = collections.defaultdict(set)
-    for name in sys.stdin.read().split("\n"):
-        if name.startswith(ROOTS) and name.endswith(".h"):
-            folder, _, header = name.rpartition("/")
-            there[folder].add(header[:-2])
-    found = [] if there else ["codemap: no header was given"]
-    for folder in sorted(named.keys() | there.keys()):
-        found += [f"{path}: {folder}/{name}.h is not named in its section Modules" for name in sorted(there[folder] - named[folder])]
-        found += [f"{path}: {folder}/{name}.h is named and does not exist" for name in sorted(named[folder] - there[folder])]
-    print("\n".join(found), end="\n" if found else "")
-    sys.exit(1 if found else 0)
+def sentence(text):
+    """The first sentence of the comment on a file's first line; empty when there is none."""
+    comment = COMMENT.match(text)
+    if not comment:
+        return ""
+    lines = [re.sub(r"^\s*(//|/\*|\*/|\*)|\*/\s*$", "", line).strip() for line in comment[0].splitlines()]
+    paragraph = " ".join(lines).replace(PURE, " ")
+    return re.match(r".*?(?:\.(?=\s|$)|:(?=\s*$)|$)", " ".join(paragraph.split()))[0]
 
 
-main()
+def is_pure(text):
+    comment = COMMENT.match(text)
+    return comment is not None and PURE in comment[0]
+
+
+def show(headers, folders):
+    shown = None
+    for path in sorted(headers, key=lambda path: path.rsplit("/", 1)):
+        folder, name = path.rsplit("/", 1)
+        if folders and not f"{folder}/".startswith(tuple(wanted.rstrip("/") + "/" for wanted in folders)):
+            continue
+        if folder != shown:
+            print(f"{folder}/" if shown is None else f"\n{folder}/")
+            shown = folder
+        print(f"  {name}: {sentence(headers[path])}{' ' + PURE if is_pure(headers[path]) else ''}")
+    return 0 if shown else 1
+
+
+def main(arguments):
+    headers = {}
+    for path in sys.stdin.read().split("\n"):
+        if path.startswith(ROOTS) and path.endswith(".h"):
+            with open(path, encoding="utf-8") as file:
+                headers[path] = file.read()
+    if not headers:
+        print("codemap: no header was given")
+        return 1
+    if arguments[:1] == ["--print"]:
+        return show(headers, arguments[1:])
+    found = [path for path in sorted(headers) if len(sentence(headers[path]).split()) < 2]
+    for path in found:
+        print(f"{path}:1: no comment on the first line says what is in it")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

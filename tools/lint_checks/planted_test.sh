@@ -93,12 +93,27 @@ else
   finds "clang-format would change it" $here/format.sh "$scratch/unformatted.cc"
 fi
 
-printf '### Modules\n\n- **launcher**: `a` the first; `b`,\n  `c` the others.\n\n## Next\n\n`d`\n' >"$scratch/map.md"
-accepts $here/codemap.py "$scratch/map.md" <<<$'launcher/a.h\nlauncher/b.h\nlauncher/b.cc\nlauncher/c.h\ntests/d.h'
-finds "launcher/d.h is not named" $here/codemap.py "$scratch/map.md" <<<$'launcher/a.h\nlauncher/b.h\nlauncher/c.h\nlauncher/d.h'
-finds "launcher/c.h is named and does not exist" $here/codemap.py "$scratch/map.md" <<<$'launcher/a.h\nlauncher/b.h'
-finds "rendezvous/a.h is not named" $here/codemap.py "$scratch/map.md" <<<'rendezvous/a.h'
-finds "no header was given" $here/codemap.py "$scratch/map.md" <<<'README.md'
+mkdir -p "$scratch/launcher/agent"
+printf '// What a is. [pure]\n#ifndef A\n' >"$scratch/launcher/a.h"
+printf '/* The library for C: groups,\n * and more. Not this.\n */\n#ifndef A\n' >"$scratch/launcher/agent/b.h"
+printf '#ifndef A\n// What c is.\n' >"$scratch/launcher/c.h"
+printf '// [pure]\n//\n// What d is.\n' >"$scratch/launcher/d.h"
+printf '// Copyright\n' >"$scratch/launcher/e.h"
+codemap() { (cd "$scratch" && "$repo/$here/codemap.py" "$@" <<<"$headers"); }
+headers=$'launcher/agent/b.h\nlauncher/a.h\nlauncher/x.cc\ntests/x.h'
+accepts codemap
+warns "  a.h: What a is. [pure]" codemap --print
+warns "  b.h: The library for C: groups, and more." codemap --print launcher/agent
+finds_no_folder() { ! codemap --print launcher/agen; }
+accepts finds_no_folder
+headers=launcher/d.h
+accepts codemap
+for name in c e; do
+  headers=launcher/$name.h
+  finds "launcher/$name.h:1: no comment on the first line" codemap
+done
+headers=README.md
+finds "no header was given" codemap
 
 printf '#include <vector>\n#include "rendezvous/base/time.h"\n' >"$scratch/pure.cc"
 accepts $here/pure_includes.sh "$scratch/pure.cc"

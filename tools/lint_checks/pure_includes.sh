@@ -43,8 +43,9 @@ if [[ -n $hashed ]] && found=$(grep -nHE "for *\(.*:.*\b($hashed)\)|\b($hashed)(
 fi
 if (($# > 0)); then exit $status; fi
 
-# What calls itself pure on its first line is judged as pure.
-for file in $(find rendezvous process launcher worker_runtime -name '*.h' -exec awk 'FNR == 1 && /\[pure\]/ { print FILENAME }' {} +); do
+# What calls itself pure in its first comment is judged as pure.
+first_comment='FNR == 1 { is_comment = 1 } !/^\/\// { is_comment = 0 } is_comment && /\[pure\]/ { print FILENAME }'
+for file in $(find rendezvous process launcher worker_runtime -name '*.h' -exec awk "$first_comment" {} +); do
   printf '%s\n' "${pure_files[@]}" | grep -xF "$file" >/dev/null ||
     { echo "$file: says [pure] but its target is not in tools/lint_checks/pure_targets.txt"; status=1; }
 done

@@ -1,4 +1,4 @@
-// Functions of the program's own that the library calls.
+// Calls functions of the program's own, and takes what they answer.
 #ifndef DDPRUN_WORKER_RUNTIME_C_FACE_ANSWER_H_
 #define DDPRUN_WORKER_RUNTIME_C_FACE_ANSWER_H_
 

@@ -1,4 +1,4 @@
-// Arithmetic on gradients where a communicator's memory is.
+// Arithmetic on gradients where a communicator's memory is: norms, scaling, NaN.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_GRADIENT_ARITHMETIC_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_GRADIENT_ARITHMETIC_H_
 

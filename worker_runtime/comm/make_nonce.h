@@ -1,4 +1,4 @@
-// New nonces.
+// Makes a new secret for a round, from the kernel's random source.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_MAKE_NONCE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_MAKE_NONCE_H_
 

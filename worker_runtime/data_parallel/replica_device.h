@@ -1,4 +1,4 @@
-// A device of DataParallel: its memory, and what is copied and summed there.
+// A device of DataParallel, the CPU or a GPU: its memory, and what is copied and summed there.
 #ifndef DDPRUN_WORKER_RUNTIME_DATA_PARALLEL_REPLICA_DEVICE_H_
 #define DDPRUN_WORKER_RUNTIME_DATA_PARALLEL_REPLICA_DEVICE_H_
 

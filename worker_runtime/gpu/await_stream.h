@@ -1,4 +1,4 @@
-// A wait for a GPU that ends.
+// Waits for a GPU, until a deadline.
 #ifndef DDPRUN_WORKER_RUNTIME_GPU_AWAIT_STREAM_H_
 #define DDPRUN_WORKER_RUNTIME_GPU_AWAIT_STREAM_H_
 

@@ -1,4 +1,4 @@
-// The functions of NcclApi.
+// The functions of NcclApi, and from which NCCL on each is used.
 #ifndef DDPRUN_WORKER_RUNTIME_GPU_NCCL_FUNCTIONS_H_
 #define DDPRUN_WORKER_RUNTIME_GPU_NCCL_FUNCTIONS_H_
 

@@ -1,4 +1,4 @@
-// Asking the driver while others capture.
+// Asks the CUDA driver while other threads capture a stream.
 #ifndef DDPRUN_WORKER_RUNTIME_GPU_RELAXED_CAPTURE_H_
 #define DDPRUN_WORKER_RUNTIME_GPU_RELAXED_CAPTURE_H_
 

@@ -1,4 +1,4 @@
-// The group of one.
+// The collectives of a group of one rank.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_LOCAL_LOCAL_ENGINE_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_LOCAL_LOCAL_ENGINE_H_
 

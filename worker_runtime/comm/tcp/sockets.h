@@ -1,4 +1,4 @@
-// Sockets between ranks of a group.
+// Sockets between ranks of a group, and how they connect.
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_TCP_SOCKETS_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_TCP_SOCKETS_H_
 

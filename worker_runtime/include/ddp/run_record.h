@@ -1,4 +1,5 @@
-// What a run was made of, for whoever asks months later where a checkpoint came from.
+// What a run was made of and how it ended, for whoever asks months later where a checkpoint came
+// from.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
 
