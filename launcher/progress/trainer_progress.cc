@@ -1,7 +1,6 @@
 #include "launcher/progress/trainer_progress.h"
 
 #include <boost/asio/io_context.hpp>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,30 +13,26 @@
 namespace ddprun::launcher {
 namespace {
 
-// The least time between two requests that the Trainer's documentation asks for.
-Duration Interval() {
-  const char* text = std::getenv("DDPRUN_TEST_PROGRESS_INTERVAL_MS");
-  return text == nullptr ? std::chrono::seconds(5) : std::chrono::milliseconds(std::atoi(text));
-}
-
 // So that the request itself says what it waits for.
 constexpr Duration kSlack = std::chrono::milliseconds(500);
 
 }  // namespace
 
 std::unique_ptr<TrainerProgress> TrainerProgress::Make(boost::asio::io_context& io,
-                                                       const Environment& environment, Say say) {
+                                                       const Environment& environment, Say say,
+                                                       Duration interval) {
   std::optional<absl::StatusOr<TrainerEndpoint>> endpoint = FindTrainer(environment);
   if (!endpoint) return nullptr;
   return std::unique_ptr<TrainerProgress>(
-      new TrainerProgress(io, *std::move(endpoint), std::move(say)));
+      new TrainerProgress(io, *std::move(endpoint), std::move(say), interval));
 }
 
 TrainerProgress::TrainerProgress(boost::asio::io_context& io,
-                                 absl::StatusOr<TrainerEndpoint> endpoint, Say say)
+                                 absl::StatusOr<TrainerEndpoint> endpoint, Say say,
+                                 Duration interval)
     : endpoint_(std::move(endpoint)),
       say_(std::move(say)),
-      core_(Interval()),
+      core_(interval),
       look_timer_(io),
       thread_(io) {}
 

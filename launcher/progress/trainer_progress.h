@@ -26,9 +26,13 @@ class TrainerProgress {
  public:
   using Say = std::function<void(const std::string& text)>;  // one line
 
+  // The least time between two requests that the Trainer's documentation asks for.
+  static constexpr Duration kInterval = std::chrono::seconds(5);
+
   // Null: nobody wants to be told.
   static std::unique_ptr<TrainerProgress> Make(boost::asio::io_context& io,
-                                               const Environment& environment, Say say);
+                                               const Environment& environment, Say say,
+                                               Duration interval = kInterval);
 
   // Whether rank 0 needs a page to tell of its progress. Any thread.
   bool is_wanted() const { return endpoint_.ok(); }
@@ -45,7 +49,8 @@ class TrainerProgress {
   static constexpr Duration kTimeout = std::chrono::seconds(5);
   static constexpr Duration kLastTimeout = std::chrono::seconds(2);
 
-  TrainerProgress(boost::asio::io_context& io, absl::StatusOr<TrainerEndpoint> endpoint, Say say);
+  TrainerProgress(boost::asio::io_context& io, absl::StatusOr<TrainerEndpoint> endpoint, Say say,
+                  Duration interval);
   void Look();
   void LookLater();
   void Post(const ProgressNews& news, Duration timeout);

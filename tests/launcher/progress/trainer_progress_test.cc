@@ -26,14 +26,14 @@ using testing::WriteFile;
 
 // An agent's side, on the test's thread.
 struct Node {
-  explicit Node(const std::string& url)
+  explicit Node(const std::string& url, Duration interval = TrainerProgress::kInterval)
       : page(StopFile::Make(dir.path()).value()),
-        progress(TrainerProgress::Make(io,
-                                       {.variables = {"KUBEFLOW_TRAINER_SERVER_URL=" + url,
-                                                      "KUBEFLOW_TRAINER_SERVER_TOKEN=" +
-                                                          WriteFile(dir.File("token"), "token-1")}},
-                                       [this](const std::string& text) { said.push_back(text); })) {
-  }
+        progress(TrainerProgress::Make(
+            io,
+            {.variables = {"KUBEFLOW_TRAINER_SERVER_URL=" + url,
+                           "KUBEFLOW_TRAINER_SERVER_TOKEN=" +
+                               WriteFile(dir.File("token"), "token-1")}},
+            [this](const std::string& text) { said.push_back(text); }, interval)) {}
 
   void Report(int64_t done, int64_t all) {
     const uint64_t word = ddp::internal::PackProgress(done, all);
@@ -78,6 +78,44 @@ TEST_CASE("trainer progress: the last request goes out at once, however short th
   REQUIRE(server.taken().size() == 1);
   CHECK(server.taken()[0].percent == 100);
   CHECK(node.said.empty());
+}
+
+// Far shorter than any wait of these cases.
+constexpr Duration kOften = std::chrono::milliseconds(20);
+
+TEST_CASE("trainer progress: what has changed is told again, with the time that is left") {
+  TrainerServer server({});
+  Node node(server.Url(), kOften);
+  const auto is_told = [&](int percent) {
+    const auto taken = server.taken();
+    return !taken.empty() && taken.back().percent == percent;
+  };
+  node.progress->BeginRound(true, node.page);
+  node.Report(1, 4);
+  REQUIRE(node.RunUntil([&] { return is_told(25); }));
+  node.Report(2, 4);
+  REQUIRE(node.RunUntil([&] { return is_told(50); }));
+  REQUIRE(node.End(true));
+  const auto taken = server.taken();
+  REQUIRE(taken.size() == 3);
+  CHECK(taken[0].remaining_seconds == std::nullopt);
+  CHECK(taken[1].remaining_seconds.has_value());
+  CHECK(taken[2].percent == 100);
+  CHECK(node.said.empty());
+}
+
+TEST_CASE("trainer progress: a token that comes late is read again, and told of once") {
+  TrainerServer server({.token = "token-2"});
+  Node node(server.Url(), kOften);
+  node.progress->BeginRound(true, node.page);
+  node.Report(1, 4);
+  REQUIRE(node.RunUntil([&] { return server.answers().size() > 2; }));
+  WriteFile(node.dir.File("token"), "token-2");
+  REQUIRE(node.RunUntil([&] { return !server.taken().empty(); }));
+  CHECK(server.taken()[0].percent == 25);
+  REQUIRE(node.End(true));
+  REQUIRE(node.said.size() == 1);
+  Holds(node.said[0], "POST " + server.Url() + ": answer 403 ");
 }
 
 TEST_CASE("trainer progress: the end is not kept from a job that said nothing") {
