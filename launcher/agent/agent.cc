@@ -4,7 +4,6 @@
 
 #include <boost/asio/post.hpp>
 #include <csignal>
-#include <cstdlib>
 #include <utility>
 #include <variant>
 
@@ -15,6 +14,7 @@
 #include "launcher/control/control_socket.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/report/last_words.h"
+#include "launcher/test_gates.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/socket_address.h"
 
@@ -27,12 +27,6 @@ constexpr Duration kControlDelay = std::chrono::milliseconds(100);
 
 std::string WaitingFor(const std::string& file) {
   return absl::StrCat("waiting for ", EscapeControl(file), ": the file system does not answer");
-}
-
-// DDPRUN_TEST_SPAWN_DELAY_MS: lets a test send a signal between two spawns.
-Duration SpawnDelayForTest() {
-  const char* text = std::getenv("DDPRUN_TEST_SPAWN_DELAY_MS");
-  return text == nullptr ? Duration(0) : std::chrono::milliseconds(std::atoi(text));
 }
 
 }  // namespace
@@ -58,7 +52,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
               .guardian = guardian_.get(),
               .cgroup = guardian_->cgroup(),
               .leftover_grace = setup_.config.shutdown_timeout,
-              .spawn_delay_for_test = SpawnDelayForTest()},
+              .is_spawn_held_for_test = IsSpawnHeldForTest},
              [this](const WorkerEvent& event) {
                std::visit([this](const auto& e) { On(e); }, event);
              }),

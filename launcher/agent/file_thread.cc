@@ -1,16 +1,13 @@
 #include "launcher/agent/file_thread.h"
 
-#include <fcntl.h>
-
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <cstdlib>
 #include <mutex>
 #include <set>
 
+#include "launcher/test_gates.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
 namespace asio = boost::asio;
@@ -142,14 +139,6 @@ void FileThread::Touch(const std::string& file) {
 bool FileThread::is_idle() const {
   const std::lock_guard lock(shared_->mutex);
   return !shared_->is_working && shared_->wanted.empty();
-}
-
-void HoldFileWorkForTest(const std::string& name) {
-  static const char* const text = std::getenv("DDPRUN_TEST_FILE_GATE");
-  if (text == nullptr) return;
-  const std::string gate = text;
-  if (gate.compare(0, name.size() + 1, name + ":") != 0) return;
-  UniqueFd(open(gate.c_str() + name.size() + 1, O_RDONLY | O_CLOEXEC));
 }
 
 }  // namespace ddprun::launcher

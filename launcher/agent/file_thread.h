@@ -87,11 +87,6 @@ class FileThread {
   std::thread thread_;
 };
 
-// DDPRUN_TEST_FILE_GATE, "NAME:FIFO": work on files of that name first waits until somebody opens
-// the FIFO for writing, as it would for a file system that does not answer. Called on the thread
-// that does the work.
-void HoldFileWorkForTest(const std::string& name);
-
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_AGENT_FILE_THREAD_H_

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <string_view>
 #include <thread>
 
 #include "absl/status/status.h"
@@ -23,6 +22,7 @@
 #include "ddp/store.h"
 #include "launcher/check/check_report.h"
 #include "launcher/process/exit_status.h"
+#include "launcher/test_gates.h"
 #include "worker_runtime/env_contract.h"
 
 namespace ddprun::launcher {
@@ -225,11 +225,6 @@ int RunCheckStage(const std::vector<std::string>& words) {
   if (status.ok()) return kExitSuccess;
   Say({.error = std::string(status.message())});
   return kExitMachine;
-}
-
-bool HasFaultForTest(const char* fault) {
-  const char* text = std::getenv("DDPRUN_TEST_CHECK");
-  return text != nullptr && std::string_view(text) == fault;
 }
 
 }  // namespace ddprun::launcher

@@ -25,9 +25,6 @@ StageLimits LimitsOfStage();
 // Writes what it finds to stdout as it finds it (check_report.h) and returns the exit code.
 int RunCheckStage(const std::vector<std::string>& words);
 
-// DDPRUN_TEST_CHECK: what is wrong with this rank: slow_compute, slow_network, die, hang.
-bool HasFaultForTest(const char* fault);
-
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_CHECK_CHECK_STAGE_H_

@@ -1,7 +1,6 @@
 // From LaunchConfig to the agent.
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/agent_policy.h"
-#include "launcher/agent/file_thread.h"
 #include "launcher/check/self_check.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
@@ -33,6 +31,7 @@
 #include "launcher/process/process_baseline.h"
 #include "launcher/process/session_table.h"
 #include "launcher/report/whole_file.h"
+#include "launcher/test_gates.h"
 #include "rendezvous/base/allowed_cpus.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/net/listening_socket.h"
@@ -57,12 +56,6 @@ absl::Status ProvideDescriptors(const LaunchConfig& config) {
       absl::StrCat("the limit on open files is ", room.limit, ", and ", room.taken,
                    " are open already: ddprun needs ", needed, " more, ", kOwn, " for itself and ",
                    each, " for each worker; raise the limit (ulimit -n)"));
-}
-
-// DDPRUN_TEST_SYSFS: a folder that stands for /sys where CPUs are chosen (--numa_binding).
-std::string SysRootForTest() {
-  const char* folder = std::getenv("DDPRUN_TEST_SYSFS");
-  return folder == nullptr ? "/sys" : folder;
 }
 
 std::vector<Gpu> Chosen(const std::vector<int>& indices, const std::vector<Gpu>& gpus) {

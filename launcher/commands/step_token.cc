@@ -10,12 +10,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "launcher/commands/trust.h"
 #include "launcher/process/process_baseline.h"
+#include "launcher/test_gates.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
@@ -33,17 +33,6 @@ constexpr std::array<uint32_t, 9> kOfClusters = {NFS_SUPER_MAGIC,
                                                  kWeka,
                                                  kOrangeFs,
                                                  kSmb2};
-
-// DDPRUN_TEST_STEP_FOLDER: a disk of one machine counts as the cluster's.
-bool CountsForTest() { return std::getenv("DDPRUN_TEST_STEP_FOLDER") != nullptr; }
-
-bool IsOfCluster(const char* folder) {
-  if (CountsForTest()) return true;
-  struct statfs found;
-  if (statfs(folder, &found) != 0) return false;
-  const auto type = static_cast<uint32_t>(found.f_type);
-  return std::find(kOfClusters.begin(), kOfClusters.end(), type) != kOfClusters.end();
-}
 
 // Closed: the folder takes no file, or there was no room.
 UniqueFd WriteNew(const std::string& file, const std::string& text) {
@@ -72,13 +61,22 @@ bool IsLinked(const UniqueFd& fd, const std::string& path, const std::string& na
 
 }  // namespace
 
+bool IsSharedByCluster(const char* folder) {
+  if (IsAnyDiskSharedForTest()) return true;
+  struct statfs found;
+  if (statfs(folder, &found) != 0) return false;
+  const auto type = static_cast<uint32_t>(found.f_type);
+  return std::find(kOfClusters.begin(), kOfClusters.end(), type) != kOfClusters.end();
+}
+
 absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& config,
-                                                           const Environment& environment) {
+                                                           const Environment& environment,
+                                                           bool (*is_shared)(const char* folder)) {
   auto taken = std::unique_ptr<StepToken>(new StepToken);
   const bool is_job_of_step = !config.cluster_line.empty() && !config.cluster.step.empty() &&
                               config.cluster.nodes > 1 && config.nodes.max > 1;
   const bool is_workers = environment.Get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1";
-  if (!is_job_of_step || is_workers || !IsOfCluster(".")) return taken;
+  if (!is_job_of_step || is_workers || !is_shared(".")) return taken;
   // A job that is queued again has the numbers of its first run.
   const std::string id(absl::StripPrefix(config.cluster.step, "Slurm step "));
   const std::string run = environment.Get("SLURM_RESTART_COUNT").value_or("0");

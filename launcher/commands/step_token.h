@@ -18,13 +18,17 @@
 
 namespace ddprun::launcher {
 
+// Whether the folder is on a file system of those that clusters' nodes share.
+bool IsSharedByCluster(const char* folder);
+
 class StepToken {
  public:
   // Makes the token, or reads the one of the node that was first. An error: that node's file cannot
   // be believed, and without it this node would be none of the job's. From before there is a token
   // this process leaves no core dump (LeaveNoCore).
-  static absl::StatusOr<std::unique_ptr<StepToken>> Take(const LaunchConfig& config,
-                                                         const Environment& environment);
+  static absl::StatusOr<std::unique_ptr<StepToken>> Take(
+      const LaunchConfig& config, const Environment& environment,
+      bool (*is_shared)(const char* folder) = IsSharedByCluster);
   // The node that has made the file removes it.
   ~StepToken();
   StepToken(const StepToken&) = delete;

@@ -14,11 +14,17 @@ namespace ddprun::launcher {
 
 using boost::asio::posix::stream_descriptor;
 
+namespace {
+
+constexpr Duration kHeldAgain = std::chrono::milliseconds(10);  // is_held_for_test
+
+}  // namespace
+
 StartSequence::StartSequence(boost::asio::io_context& io, Options options, Callbacks callbacks)
     : io_(io),
       options_(std::move(options)),
       callbacks_(std::move(callbacks)),
-      delay_timer_(io),
+      hold_timer_(io),
       slow_timer_(io),
       read_end_(io) {}
 
@@ -40,7 +46,7 @@ void StartSequence::Stop() {
 void StartSequence::End() {
   ++run_;
   is_starting_ = false;
-  delay_timer_.cancel();
+  hold_timer_.cancel();
   if (read_end_.is_open()) EndBatch();
 }
 
@@ -68,13 +74,15 @@ void StartSequence::StartNext() {
 }
 
 void StartSequence::PostNext() {
-  const auto start = [this, run = run_] {
+  if (next_ != 0 && options_.is_held_for_test && options_.is_held_for_test()) {
+    hold_timer_.expires_after(kHeldAgain);
+    hold_timer_.async_wait([this, run = run_](boost::system::error_code error) {
+      if (!error && is_starting_ && run == run_) PostNext();
+    });
+    return;
+  }
+  boost::asio::post(io_, [this, run = run_] {
     if (is_starting_ && run == run_) StartNext();
-  };
-  if (options_.delay_for_test == Duration(0) || next_ == 0) return boost::asio::post(io_, start);
-  delay_timer_.expires_after(options_.delay_for_test);
-  delay_timer_.async_wait([start](boost::system::error_code error) {
-    if (!error) start();
   });
 }
 

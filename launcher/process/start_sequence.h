@@ -37,7 +37,8 @@ class StartSequence {
   struct Options {
     ProcessBaseline baseline{};
     Duration slow_after = std::chrono::seconds(30);  // until a start is worth a word
-    Duration delay_for_test{0};                      // between two spawns
+    // Whether the next worker after the first has to wait; asked again and again. May be null.
+    std::function<bool()> is_held_for_test{};
   };
   // None is called from inside Begin, Stop or End. They may call Stop.
   struct Callbacks {
@@ -90,7 +91,7 @@ class StartSequence {
   boost::asio::io_context& io_;
   const Options options_;
   const Callbacks callbacks_;
-  boost::asio::steady_timer delay_timer_;  // delay_for_test
+  boost::asio::steady_timer hold_timer_;  // is_held_for_test
   boost::asio::steady_timer slow_timer_;
 
   uint64_t run_ = 0;  // grows, so that handlers posted for an earlier run do nothing

@@ -60,7 +60,7 @@ class WorkerGroup::Impl {
         start_(io,
                {.baseline = options_.baseline,
                 .slow_after = options_.slow_start_after,
-                .delay_for_test = options_.spawn_delay_for_test},
+                .is_held_for_test = options_.is_spawn_held_for_test},
                {.on_started = [this](size_t index, pid_t pid) { OnStarted(index, pid); },
                 .on_failed = [this](size_t index,
                                     const SpawnFailure& why) { OnStartFailed(index, why); },

@@ -86,7 +86,7 @@ struct WorkerGroupOptions {
   bool use_pidfd = true;
   Duration unkillable_after = std::chrono::seconds(60);  // SIGKILL until it is given up
   Duration slow_start_after = std::chrono::seconds(30);  // without a program: WorkerNotice
-  Duration spawn_delay_for_test{0};                      // between two spawns
+  std::function<bool()> is_spawn_held_for_test{};        // StartSequence; may be null
 };
 
 // One object per process: it reaps all children. Lives on the io_context's one thread, which forks

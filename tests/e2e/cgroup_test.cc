@@ -11,6 +11,7 @@
 
 #include "launcher/process/job_cgroup.h"
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 #include "tests/launcher/process/cgroup_testing.h"
 #include "tests/support/skip.h"
 
@@ -86,11 +87,12 @@ TEST_CASE("cgroup: no end of a job leaves a process without mark, or a directory
 
 TEST_CASE("cgroup: a start that fails leaves no directory") {
   if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
-  Job job;
+  Job job(kGatedDdprun);
   // The script removes itself, so that the second spawn finds nothing.
-  const std::string script = WriteScript(job, "rm \"$0\"; exec sleep 1000");
+  const std::string script =
+      WriteScript(job, "rm \"$0\"; touch " + job.File("removed") + "; exec sleep 1000");
   auto ddprun = job.RunRaw({"--nproc_per_node=2", "--no_python", script},
-                           {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "5000"}}});
+                           {.env = {{kSpawnGate, job.File("removed")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 127, ddprun->Describe());
   CHECK(IsDead(job));
   const std::string cgroup = JobCgroupOf(job);

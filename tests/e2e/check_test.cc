@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 #include "tests/support/holds.h"
 #include "tests/support/json.h"
 #include "tests/support/skip.h"
@@ -28,14 +29,13 @@ constexpr bool kIsSpeedKnown = true;
 #endif
 constexpr char kWhyNotSpeed[] = "under the thread sanitizer no speed can be judged";
 
-std::map<std::string, std::string> With(const std::string& fault) {
-  return {{"DDPRUN_TEST_CHECK", fault}};
-}
+std::map<std::string, std::string> With(const std::string& fault) { return {{kCheckFault, fault}}; }
 
 // Three agents of one rank each; `bad` has that fault. Node 0 is the first.
 struct ThreeNodes {
   explicit ThreeNodes(const std::string& fault = "", size_t bad = 3,
-                      const std::string& tolerance = kTolerance) {
+                      const std::string& tolerance = kTolerance)
+      : job(fault.empty() ? "ddprun" : kGatedDdprun) {
     for (size_t i = 0; i < 3; ++i) {
       std::vector<std::string> words = job.NodeOptions(1, "3", {tolerance});
       words.insert(words.begin(), "check");
@@ -147,7 +147,7 @@ TEST_CASE("check: a stopped node gives no sign of life and is named, also where 
 }
 
 TEST_CASE("check: of two nodes the one whose process died is named") {
-  Job job;
+  Job job(kGatedDdprun);
   std::vector<std::string> words = job.NodeOptions(1, "2", {kTolerance});
   words.insert(words.begin(), "check");
   auto a = job.RunRaw(words);
@@ -168,7 +168,7 @@ TEST_CASE("--check: a node that is well says so and runs the job") {
 }
 
 TEST_CASE("--check: a node that is not well leaves its place to a spare") {
-  Job job;
+  Job job(kGatedDdprun);
   const std::vector<std::string> steps = {"print:rank {rank} of {world}"};
   auto a = job.Run(job.NodeOptions(1, "2"), steps);
   REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
@@ -183,7 +183,7 @@ TEST_CASE("--check: a node that is not well leaves its place to a spare") {
 }
 
 TEST_CASE("--check: a signal ends it before the job") {
-  Job job;
+  Job job(kGatedDdprun);
   auto one = job.Run({"--check", "--nproc_per_node=2"}, {"print:started"}, {.env = With("hang")});
   REQUIRE(Eventually([&] { return job.HasWorker(1); }));
   one->Signal(SIGTERM);

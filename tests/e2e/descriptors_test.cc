@@ -14,6 +14,7 @@
 
 #include "rendezvous/wire/hello.h"
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/scarce_descriptors.h"
@@ -92,13 +93,13 @@ TEST_CASE("descriptors: a coordinator apart says that none is left for a connect
 }
 
 TEST_CASE("descriptors: an agent that has none for its rendezvous ends with 120 and one sentence") {
-  Job job;
+  Job job(kGatedDdprun);
   const std::string gate = job.File("gate");
   REQUIRE(mkfifo(gate.c_str(), 0600) == 0);
   // With a file for timers to make, it stops before the rendezvous.
-  auto ddprun = job.Run({}, {"wait"},
-                        {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"},
-                                 {"DDPRUN_TEST_FILE_GATE", "beginning:" + gate}}});
+  auto ddprun =
+      job.Run({}, {"wait"},
+              {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}, {kFileGate, "beginning:" + gate}}});
   REQUIRE_MESSAGE(ddprun->WaitForErr("the file system does not answer"), ddprun->Describe());
   const NoMoreDescriptors none(ddprun->pid());
   const UniqueFd writer(open(gate.c_str(), O_WRONLY | O_CLOEXEC));

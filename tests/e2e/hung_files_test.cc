@@ -10,6 +10,7 @@
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 #include "tests/support/files.h"
 #include "tests/support/holds.h"
 
@@ -25,7 +26,7 @@ class Gate {
       : path_(job.File("gate")), variable_(name + ":" + path_) {
     REQUIRE(mkfifo(path_.c_str(), 0600) == 0);
   }
-  std::map<std::string, std::string> env() const { return {{"DDPRUN_TEST_FILE_GATE", variable_}}; }
+  std::map<std::string, std::string> env() const { return {{kFileGate, variable_}}; }
   // Whether somebody hangs in it: then a writer can open it without waiting. Lets it through.
   bool Release() {
     return Eventually([this] {
@@ -43,7 +44,7 @@ class Gate {
 };
 
 TEST_CASE("hung files: a start waits for the logs' folder, says for which, and goes on with it") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "logs");
   const auto ddprun = job.Run({"--log_dir=" + job.File("logs"), "-r3"},
                               {"touch:" + job.File("up"), "exit:0"}, {.env = gate.env()});
@@ -57,7 +58,7 @@ TEST_CASE("hung files: a start waits for the logs' folder, says for which, and g
 
 TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number of them") {
   for (const int count : {1, 3}) {
-    Job job;
+    Job job(kGatedDdprun);
     Gate gate(job, "logs");
     const auto ddprun =
         job.Run({"--log_dir=" + job.File("logs"), "-r3"}, {"touch:" + job.File("up"), "wait"},
@@ -71,7 +72,7 @@ TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number o
 }
 
 TEST_CASE("hung files: a log file is named while workers run, and when it is given up") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "log lines");
   const auto ddprun =
       job.Run({"--log_dir=" + job.File("logs"), "-r3"},
@@ -94,7 +95,7 @@ TEST_CASE("hung files: a log file is named while workers run, and when it is giv
 }
 
 TEST_CASE("hung files: a worker that writes much goes on, and what did not fit is told of") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "log lines");
   const auto ddprun =
       job.RunRaw({"--log_dir=" + job.File("logs"), "--redirects=1", "--tee=2", "/bin/sh", "-c",
@@ -134,7 +135,7 @@ TEST_CASE("hung files: a worker that writes much goes on, and what did not fit i
 
 // The signal ends the job before anybody knows that the FIFO has been made.
 TEST_CASE("hung files: the timers' FIFO goes with a job that ends while it is being made") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "beginning");
   const auto ddprun = job.Run({}, {"wait"},
                               {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"},
@@ -150,7 +151,7 @@ TEST_CASE("hung files: the timers' FIFO goes with a job that ends while it is be
 }
 
 TEST_CASE("hung files: another node's start, failure and end do not wait for this one's logs") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "logs");
   const Strings steps = {"touch:" + job.File("up{rank}"), "exit:3@0", "wait"};
   const auto host = job.Run(job.NodeOptions(1), steps);
@@ -164,7 +165,7 @@ TEST_CASE("hung files: another node's start, failure and end do not wait for thi
 }
 
 TEST_CASE("hung files: a failure is told without its error file") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "last words");
   const auto ddprun = job.Run({"--nproc_per_node=2"}, {"exit:3@0", "wait"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
@@ -173,7 +174,7 @@ TEST_CASE("hung files: a failure is told without its error file") {
 }
 
 TEST_CASE("hung files: the report is given up, and the exit code is the job's") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "report");
   const auto ddprun =
       job.Run({"--report_file=" + job.File("report.json")}, {"exit:3"}, {.env = gate.env()});
@@ -185,7 +186,7 @@ TEST_CASE("hung files: the report is given up, and the exit code is the job's") 
 }
 
 TEST_CASE("hung files: a termination message that cannot be written holds up no exit") {
-  Job job;
+  Job job(kGatedDdprun);
   Gate gate(job, "report");
   const auto ddprun = job.Run({"--termination_message_file=" + job.File("message")}, {"exit:3"},
                               {.env = gate.env()});

@@ -23,7 +23,8 @@ std::string NewMark() {
 
 }  // namespace
 
-Job::Job() : mark_(NewMark()), port_(FreePort()) {}
+Job::Job(const std::string& ddprun)
+    : ddprun_(Runfile(ddprun)), mark_(NewMark()), port_(FreePort()) {}
 
 Job::~Job() { CHECK_MESSAGE(IsGone(), "processes of the job are left"); }
 
@@ -36,7 +37,7 @@ std::unique_ptr<Subprocess> Job::Run(std::vector<std::string> options,
 
 std::unique_ptr<Subprocess> Job::RunRaw(std::vector<std::string> arguments,
                                         Subprocess::Options how) {
-  arguments.insert(arguments.begin(), Runfile("ddprun"));
+  arguments.insert(arguments.begin(), ddprun_);
   return RunProgram(std::move(arguments), std::move(how));
 }
 

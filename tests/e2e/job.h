@@ -1,4 +1,4 @@
-// A job under test: the real ddprun over toy workers, each job with a mark of its own.
+// A job under test: a real ddprun over toy workers, each job with a mark of its own.
 #ifndef DDPRUN_TESTS_E2E_JOB_H_
 #define DDPRUN_TESTS_E2E_JOB_H_
 
@@ -15,7 +15,8 @@ namespace ddprun::testing {
 // Owns a directory for the workers' files and knows which processes belong to the job.
 class Job {
  public:
-  Job();
+  // `ddprun`: which one, among the runfiles; kGatedDdprun for those of tests/gates/gates.h.
+  explicit Job(const std::string& ddprun = "ddprun");
   // Checks that nothing of the job is left.
   ~Job();
 
@@ -54,6 +55,7 @@ class Job {
   bool IsGone(std::chrono::milliseconds patience = std::chrono::seconds(10)) const;
 
  private:
+  const std::string ddprun_;
   TempDir dir_;
   std::string mark_;
   int port_;

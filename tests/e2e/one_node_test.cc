@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 
 namespace ddprun::testing {
 namespace {
@@ -193,9 +194,9 @@ TEST_CASE("one node: workers that ignore SIGTERM are killed after the shutdown t
 }
 
 TEST_CASE("one node: a signal between the first and the last spawn stops what was started") {
-  Job job;
+  Job job(kGatedDdprun);
   auto ddprun = job.Run({"--nproc_per_node=4"}, {"touch:" + job.File("up{rank}"), "wait"},
-                        {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "60000"}}});
+                        {.env = {{kSpawnGate, job.File("never")}}});
   REQUIRE(job.WaitForFile("up0"));
   ddprun->Signal(SIGTERM);
   REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
@@ -222,13 +223,12 @@ TEST_CASE("one node: a stopped worker is stopped like any other") {
 }
 
 TEST_CASE("one node: a worker that cannot be started is named, not those that were killed for it") {
-  Job job;
+  Job job(kGatedDdprun);
   // The script removes itself, so that the second spawn finds nothing.
   const std::string script = job.File("once");
   { std::ofstream(script) << "#!/bin/sh\nrm \"$0\"\ntouch " << job.File("up") << "\nsleep 100\n"; }
   REQUIRE(chmod(script.c_str(), 0755) == 0);
-  auto ddprun =
-      job.RunRaw({"--nproc_per_node=2", script}, {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "2000"}}});
+  auto ddprun = job.RunRaw({"--nproc_per_node=2", script}, {.env = {{kSpawnGate, job.File("up")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 127, ddprun->Describe());
   CHECK_MESSAGE(ddprun->err().find("spawn rank 1") != std::string::npos, ddprun->Describe());
   CHECK_MESSAGE(ddprun->err().find("No such file") != std::string::npos, ddprun->Describe());

@@ -8,6 +8,7 @@
 
 #include "rendezvous/base/allowed_cpus.h"
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 #include "tests/launcher/placement/fake_sys.h"
 #include "tests/support/holds.h"
 #include "tests/support/skip.h"
@@ -49,7 +50,7 @@ class TwoNodes {
   Env With(Env more = {}) const {
     const std::string path =
         std::filesystem::absolute(Runfile("tests/gpu_double/libgpu_double.so")).string();
-    more.insert({{"DDPRUN_TEST_SYSFS", sys_.path().string()},
+    more.insert({{kSysRoot, sys_.path().string()},
                  {"DDPRUN_CUDA_LIB", path},
                  {"DDPRUN_DOUBLE_GPUS", "2"},
                  {"CUDA_VISIBLE_DEVICES", ""},  // unset
@@ -67,9 +68,11 @@ std::vector<std::string> Shell(std::vector<std::string> options, const std::stri
   return options;
 }
 
+const char* DdprunFor(const Env& env) { return env.contains(kSysRoot) ? kGatedDdprun : "ddprun"; }
+
 // The lines that a job that succeeds writes, sorted.
 std::string LinesOf(std::vector<std::string> options, const std::string& script, const Env& env) {
-  Job job;
+  Job job(DdprunFor(env));
   auto ddprun = job.RunRaw(Shell(std::move(options), script), {.env = env});
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   std::vector<std::string> lines;
@@ -83,7 +86,7 @@ std::string LinesOf(std::vector<std::string> options, const std::string& script,
 
 // The one line of a job that does not start: none of its workers runs.
 std::string ErrorOf(std::vector<std::string> options, int code, const Env& env) {
-  Job job;
+  Job job(DdprunFor(env));
   auto ddprun = job.RunRaw(Shell(std::move(options), "echo ran"), {.env = env});
   CHECK_MESSAGE(ddprun->Wait() == code, ddprun->Describe());
   CHECK(ddprun->out() == "");
@@ -140,7 +143,7 @@ TEST_CASE("placement: a binding that cannot be is one line and 120, before any w
       ErrorOf({"--numa_binding=node"}, 120, machine.With({{"DDPRUN_DOUBLE_FAULT", "cuinit=999"}})),
       "--numa_binding 'node': ");
   Holds(
-      ErrorOf({"--numa_binding=node"}, 120, machine.With({{"DDPRUN_TEST_SYSFS", "/no/such/sys"}})),
+      ErrorOf({"--numa_binding=node"}, 120, machine.With({{kSysRoot, "/no/such/sys"}})),
       "local rank 0's GPU: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No such file");
   const size_t workers = 2 * machine.CoresOf(0) + 1;
   Holds(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"}, 120,
@@ -154,7 +157,7 @@ TEST_CASE("placement: this machine's own /sys will do") {
   }
   const TwoNodes machine;
   Env env = machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}});
-  env["DDPRUN_TEST_SYSFS"] = "";  // unset
+  env.erase(kSysRoot);
   const std::string line = LinesOf({"--numa_binding=node"}, kSayCpus, env);
   Holds(line, "0.0: ");
   CHECK(line.size() > std::string("0.0: \n").size());

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 
 namespace ddprun::testing {
 namespace {
@@ -61,10 +62,10 @@ TEST_CASE("signals: during the first rendezvous they end the wait of a host and 
 
 TEST_CASE("signals: between the first spawn and the last, a second one kills what was started") {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Job job;
+    Job job(kGatedDdprun);
     const Node ddprun = job.Run({"--nproc_per_node=4", kNoGrace},
                                 kDeaf + Strings{"touch:" + job.File("up{rank}"), "wait"},
-                                {.env = {{"DDPRUN_TEST_SPAWN_DELAY_MS", "600000"}}});
+                                {.env = {{kSpawnGate, job.File("never")}}});
     REQUIRE(job.WaitForFile("up0"));
     SendAndAwaitWord(ddprun, signal);
     CHECK(job.HasWorker(0));

@@ -23,7 +23,7 @@ std::string Worker() { return Runfile("tests/e2e/toy_worker"); }
 std::unique_ptr<Subprocess> Start(const Step& step) {
   Words argv = {"/usr/bin/srun"};
   argv.insert(argv.end(), step.slurm.begin(), step.slurm.end());
-  argv.push_back(Runfile("ddprun"));
+  argv.push_back(Runfile(step.ddprun));
   argv.insert(argv.end(), step.options.begin(), step.options.end());
   argv.push_back(Worker());
   argv.insert(argv.end(), step.steps.begin(), step.steps.end());

@@ -24,6 +24,7 @@ struct Step {
   Words slurm;
   Words options{};
   Words steps{};
+  std::string ddprun = "ddprun";  // which one, among the runfiles
 };
 
 std::string Worker();

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_join.h"
+#include "tests/gates/gates.h"
 #include "tests/slurm/lab.h"
 #include "tests/support/holds.h"
 #include "tests/support/subprocess.h"
@@ -35,9 +36,11 @@ TEST_CASE("slurm: srun ddprun needs no options") {
 TEST_CASE(
     "slurm: where the step's folder is the cluster's, its nodes have a token, and nobody says so") {
   const TempDir folder;
-  const Result result = Run({.slurm = {"-N4", "--chdir=" + folder.path().string(),
-                                       "--export=ALL,DDPRUN_TEST_STEP_FOLDER=1"},
-                             .steps = {"env:MASTER_ADDR", "connect"}});
+  const std::string shared = std::string(",") + testing::kSharedDisk + "=1";
+  const Result result =
+      Run({.slurm = {"-N4", "--chdir=" + folder.path().string(), "--export=ALL" + shared},
+           .steps = {"env:MASTER_ADDR", "connect"},
+           .ddprun = testing::kGatedDdprun});
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(CountOf(result.out, "MASTER_ADDR=127.0.0.1\n") == 4);
   CHECK(CountOf(result.out, "connected\n") == 4);

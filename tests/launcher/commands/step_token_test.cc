@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -33,11 +32,13 @@ struct Step {
     config.cluster_line = "a job of two nodes";
     config.cluster = {.step = "Slurm step 7.0", .nodes = 2};
     config.nodes = {2, 2};
-    setenv("DDPRUN_TEST_STEP_FOLDER", "1", 1);
     fs::current_path(dir.File(""));
   }
   ~Step() { fs::current_path(before); }
-  absl::StatusOr<std::unique_ptr<StepToken>> Take() const { return StepToken::Take(config, {}); }
+  // A disk of this machine counts as the cluster's.
+  absl::StatusOr<std::unique_ptr<StepToken>> Take() const {
+    return StepToken::Take(config, {}, [](const char*) { return true; });
+  }
   std::string Trouble() const {
     const auto taken = Take();
     REQUIRE_FALSE(taken.ok());
@@ -62,6 +63,14 @@ TEST_CASE("step token: the first node makes it, the others read it, and it goes 
     CHECK((found.st_mode & 0777) == 0600);
     CHECK(found.st_nlink == 1);
   }
+  CHECK_FALSE(fs::exists(kName));
+}
+
+TEST_CASE("step token: a folder that the cluster does not share has none") {
+  const Step step;
+  const auto taken = StepToken::Take(step.config, {}, [](const char*) { return false; });
+  REQUIRE(taken.ok());
+  CHECK_FALSE((*taken)->text());
   CHECK_FALSE(fs::exists(kName));
 }
 

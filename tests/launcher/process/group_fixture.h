@@ -16,7 +16,7 @@
 namespace ddprun::testing {
 
 struct GroupFixture {
-  explicit GroupFixture(bool use_pidfd = true, Duration spawn_delay = Duration(0),
+  explicit GroupFixture(bool use_pidfd = true, bool is_spawn_held = false,
                         Duration leftover_grace = std::chrono::seconds(20),
                         const launcher::ProcessBaseline& baseline = TestBaseline(),
                         const launcher::JobCgroup* cgroup = nullptr,
@@ -29,7 +29,7 @@ struct GroupFixture {
                .leftover_grace = leftover_grace,
                .use_pidfd = use_pidfd,
                .slow_start_after = slow_start_after,
-               .spawn_delay_for_test = spawn_delay},
+               .is_spawn_held_for_test = [is_spawn_held] { return is_spawn_held; }},
               [this](const launcher::WorkerEvent& event) {
                 events.push_back(event);
                 if (on_event) on_event(event);

@@ -231,7 +231,8 @@ TEST_CASE(
   const auto cgroup = JobCgroup::Make(NewJobMark());
   REQUIRE(cgroup != nullptr);
   {
-    GroupFixture fixture(true, Duration(0), /*leftover_grace=*/100ms, TestBaseline(), cgroup.get());
+    GroupFixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/100ms, TestBaseline(),
+                         cgroup.get());
     fixture.group.Start({fixture.Toy(0, {"bare_daemon", "exit", "0"})});
     REQUIRE(fixture.RunToEnd());
     CHECK_FALSE(IsRunning(NumberAfter(fixture.output.ReadAll(), "left ")));

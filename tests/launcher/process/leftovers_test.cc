@@ -228,7 +228,7 @@ TEST_CASE("leftovers: helpers of a worker that exited 0 get SIGTERM") {
 }
 
 TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, and that is said") {
-  Fixture fixture(true, Duration(0), /*leftover_grace=*/100ms);
+  Fixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/100ms);
   fixture.group.Start({fixture.Toy(0, {"stubborn_helper", "exit", "0"})});
   REQUIRE(fixture.RunToEnd());
   const auto ignored = fixture.All<WorkerNotice>();
@@ -241,7 +241,7 @@ TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, a
 
 TEST_CASE("leftovers: the group is empty only when daemons of its workers are gone") {
   for (const char* kind : {"daemon", "stubborn_daemon", "bare_daemon"}) {
-    Fixture fixture(true, Duration(0), /*leftover_grace=*/100ms);
+    Fixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/100ms);
     fixture.group.Start({fixture.Toy(0, {kind, "exit", "3"})});
     REQUIRE(fixture.RunToEnd());
     CHECK(fixture.All<WorkerExited>()[0].status.code == 3);
@@ -252,7 +252,7 @@ TEST_CASE("leftovers: the group is empty only when daemons of its workers are go
 }
 
 TEST_CASE("leftovers: kill now takes daemons along") {
-  Fixture fixture(true, Duration(0), /*leftover_grace=*/1h);
+  Fixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/1h);
   fixture.group.Start({fixture.Toy(0, {"stubborn_daemon", "say", "ready", "sleep"})});
   REQUIRE(fixture.RunUntilStarted(1));
   const pid_t daemon = NumberAfter(fixture.output.ReadUntil("ready\n"), "left ");

@@ -28,9 +28,11 @@ using namespace ddprun::testing;
 // A sequence of toy workers that sleep, and what it has called, in order: "started 0", "failed 1",
 // "slow". Its end kills those that live.
 struct Fixture {
-  explicit Fixture(Duration slow_after = 1h, Duration delay = 0s)
+  explicit Fixture(Duration slow_after = 1h)
       : sequence(io,
-                 {.baseline = TestBaseline(), .slow_after = slow_after, .delay_for_test = delay},
+                 {.baseline = TestBaseline(),
+                  .slow_after = slow_after,
+                  .is_held_for_test = [this] { return is_held; }},
                  {.on_started =
                       [this](size_t index, pid_t pid) {
                         Note("started", index);
@@ -84,6 +86,7 @@ struct Fixture {
   }
 
   boost::asio::io_context io;
+  bool is_held = false;                       // no worker after the first
   std::map<size_t, std::string> executables;  // where it is not the toy worker
   std::vector<std::string> calls;
   std::function<void()> on_call;
@@ -187,8 +190,21 @@ TEST_CASE("start_sequence: those that cannot run fail one by one, and the others
   }
 }
 
+TEST_CASE("start_sequence: what is held goes on once it is let go") {
+  Fixture fixture;
+  fixture.is_held = true;
+  fixture.Begin(3);
+  REQUIRE(fixture.RunUntilCalls(1));
+  fixture.RunReady();
+  CHECK(fixture.Told() == "started 0");
+  fixture.is_held = false;
+  REQUIRE(fixture.RunUntilCalls(3));
+  CHECK(fixture.Told() == "started 0, started 1, started 2");
+}
+
 TEST_CASE("start_sequence: a stop starts no more, and a new run knows nothing of the old one") {
-  Fixture fixture(/*slow_after=*/1h, /*delay=*/1h);
+  Fixture fixture;
+  fixture.is_held = true;
   fixture.Begin(3);
   REQUIRE(fixture.RunUntilCalls(1));
   fixture.sequence.Stop();

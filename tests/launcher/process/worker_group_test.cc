@@ -222,7 +222,8 @@ TEST_CASE("worker_group: an executable that hangs holds up its own worker alone"
   const std::string slow = temp.File("slow");
   const auto gate = MakeSlowToyWorker(slow);  // which is never opened
   if (gate == nullptr) return SkipTest("fanotify permission events are not available here");
-  Fixture fixture(true, 0s, 20s, TestBaseline(), nullptr, /*slow_start_after=*/10ms);
+  Fixture fixture(true, /*is_spawn_held=*/false, 20s, TestBaseline(), nullptr,
+                  /*slow_start_after=*/10ms);
   std::vector<WorkerSpec> specs;
   for (int i = 0; i < 3; ++i) specs.push_back(fixture.Toy(i, {"say", "ran"}));
   specs[1].process.executable = slow;
@@ -253,7 +254,7 @@ TEST_CASE("worker_group: the agent keeps its own OOM score") {
   ProcessBaseline baseline = TestBaseline();
   baseline.oom_scores = {before + 100, before + 200};  // up needs no rights, and down again neither
   std::ofstream(path) << before + 100;
-  Fixture fixture(true, 0s, 20s, baseline);
+  Fixture fixture(true, /*is_spawn_held=*/false, 20s, baseline);
   fixture.group.Start({fixture.Toy(0, {"oom", "sleep"}), fixture.Toy(1, {"oom", "sleep"})});
   CHECK(fixture.RunUntilStarted(2));
   const std::string line = std::to_string(before + 200) + "\n";
@@ -265,7 +266,7 @@ TEST_CASE("worker_group: the agent keeps its own OOM score") {
 }
 
 TEST_CASE("worker_group: a stop between the first spawn and the last starts no more") {
-  Fixture fixture(true, /*spawn_delay=*/1h);
+  Fixture fixture(true, /*is_spawn_held=*/true);
   fixture.group.Start({fixture.Toy(0, {"sleep"}), fixture.Toy(1, {"sleep"})});
   REQUIRE(fixture.RunUntilStarted(1));
   fixture.group.Stop(SIGTERM, 20s);
