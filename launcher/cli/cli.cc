@@ -76,7 +76,7 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
                                     " in the environment: workers get their own values"));
   }
   // What users set, for ddprun and for ddp in the workers, and what ddprun and ddp set themselves,
-  // which a ddprun in a worker inherits. DDPRUN_TEST_ names belong to tests.
+  // which a ddprun in a worker inherits.
   constexpr char kPrefix[] = "DDPRUN_";
   const std::vector<std::string> known = {"CLUSTER",       "CONTROL_DIR",   "CUBLAS_LIB",
                                           "CUDA_LIB",      "ETCD_PASSWORD", "FLIGHT_RECORDER_DIR",
@@ -90,7 +90,7 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
   for (const std::string& variable : NamesWith(kPrefix, environment)) {
     // What all have in common would make any two names near.
     const std::string name = variable.substr(sizeof(kPrefix) - 1);
-    if (name.starts_with("TEST_") || Holds(known, name)) continue;
+    if (Holds(known, name)) continue;
     std::string meant = DidYouMean(name, known, kPrefix);
     if (meant.empty()) meant = OptionMeant(name);
     if (meant.empty()) continue;  // somebody else's
