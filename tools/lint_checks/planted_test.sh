@@ -115,6 +115,21 @@ done
 headers=README.md
 finds "no header was given" codemap
 
+tree=$scratch/tree
+mkdir -p "$tree"/{launcher,tests/gates}
+gates() { (cd "$tree" && find . -type f -printf '%P\n' | "$OLDPWD/$here/gates.py"); }
+finds "no gate of tests/gates/gates.h" gates
+printf '//   kGate  tests/a_test.cc\ninline constexpr char kGate[] = "DDPRUN_TEST_GATE";\n' >"$tree/tests/gates/gates.h"
+echo 'Run({{kGate, "1"}});' >"$tree/tests/a_test.cc"
+echo 'getenv("DDPRUN_TOKEN")' >"$tree/launcher/a.cc"
+accepts gates
+echo 'Run({{"DDPRUN_TEST_GATE", "1"}});' >"$tree/tests/b_test.cc"
+finds "tests/b_test.cc uses kGate: tests/gates/gates.h does not list it" gates
+echo 'Run({});' | tee "$tree/tests/a_test.cc" >"$tree/tests/b_test.cc"
+finds "tests/a_test.cc does not use kGate: tests/gates/gates.h lists it" gates
+echo 'getenv("DDPRUN_TEST_OTHER")' >"$tree/launcher/a.cc"
+finds "launcher/a.cc: the product names DDPRUN_TEST_OTHER" gates
+
 printf '#include <vector>\n#include "rendezvous/base/time.h"\n' >"$scratch/pure.cc"
 accepts $here/pure_includes.sh "$scratch/pure.cc"
 for include in '<mutex>' '<thread>' '<unistd.h>' '<grpcpp/grpcpp.h>' '<spdlog/spdlog.h>' \
@@ -145,6 +160,12 @@ finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean 
 # A program of the distribution: it needs libraries that ours must not.
 finds "libstdc++.so.6" $here/portable.sh "$(command -v protoc)"
 finds "no program was given" $here/portable.sh
+for gate in none DDPRUN_TEST_FILE_GATE; do
+  echo "#include <stdio.h>
+int main(void) { return puts(\"$gate\"); }" | gcc -x c - -o "$scratch/$gate"
+done
+accepts $here/portable.sh "$scratch/none"
+finds "knows variables of tests: DDPRUN_TEST_FILE_GATE" $here/portable.sh "$scratch/DDPRUN_TEST_FILE_GATE"
 
 # A function that no header declares, and an object that is for programs alone.
 echo 'int ddp_version(void) { return 0; } int stray(void) { return 1; }' >"$scratch/shared.c"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # portable.sh PROGRAM...: what we ship may need only glibc and libgcc_s, and, built on Debian 12,
-# nothing newer than glibc 2.34 (RHEL 9, Ubuntu 22.04).
+# nothing newer than glibc 2.34 (RHEL 9, Ubuntu 22.04). It knows no variable of tests (tests/gates).
 set -euo pipefail
 (($# > 0)) || { echo "portable: no program was given"; exit 1; }
 newest=2.34
@@ -18,6 +18,10 @@ for program in "$@"; do
   if [[ $(printf '%s\n' "$newest" "$highest" | sort -V | tail -n 1) != "$newest" ]]; then
     echo "portable: $program needs glibc $highest, newer than $newest:" \
       $(readelf -W --dyn-syms "$program" | grep -F "GLIBC_$highest" | awk '{ print $8 }' | head -n 5)
+    bad=1
+  fi
+  if gates=$(grep -aoE 'DDPRUN_TEST_\w*' "$program" | sort -u) && [[ -n $gates ]]; then
+    echo "portable: $program knows variables of tests:" $gates
     bad=1
   fi
 done
