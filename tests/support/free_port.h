@@ -4,10 +4,13 @@
 
 namespace ddprun::testing {
 
-// A port that was free a moment ago. Below the ephemeral range, so that no socket of another test
-// is given it by the kernel; spread by pid, so that two tests hardly ever ask for the same. Each
-// only once: two jobs may run side by side before either has bound its own.
+// A port that nobody listens on and that no caller on this machine gets again while this program
+// runs. A bound socket holds it, and no second one can be bound there; but who sets SO_REUSEADDR,
+// as ddprun, etcd and PyTorch do, can listen there. It lies below the ephemeral range, where no
+// connection has its own end.
 int FreePort();
+// The same of one port: whether it was free, and is held from now on.
+bool TakePort(int port);
 
 }  // namespace ddprun::testing
 
