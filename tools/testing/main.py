@@ -113,7 +113,7 @@ def dry_run(ring, cores):
 
 
 def find_targets(session):
-    """Asks Bazel for the session's targets, and judges the table of promises by them; the fuzz targets, or None."""
+    """Asks Bazel for the session's targets, and judges their tags and the table of promises; the fuzz targets, or None."""
     began = time.monotonic()
     try:
         bazel.set_environment()
@@ -121,9 +121,11 @@ def find_targets(session):
     except subprocess.CalledProcessError:
         session.note("targets", time.monotonic() - began, "FAILED")
         return None
-    breaches = list(promises.ring_breaches(promises.read_table(), session.targets, plan.script_rings()))
+    breaches = [f"promises: {breach}" for breach in promises.ring_breaches(
+        promises.read_table(), session.targets, plan.script_rings())]
+    breaches += plan.reuse_breaches(session.targets)
     for breach in breaches:
-        print(f"promises: {breach}")
+        print(breach)
     session.note("targets", time.monotonic() - began, "FAILED" if breaches else "passed")
     return fuzz_names
 

@@ -59,16 +59,14 @@ def lack_of(why):
     return Lack(why, "")
 
 
-def lines(reasons):
-    """One line for each lack that `reasons` (one for each skipped case) tell of; those with a remedy first."""
-    counts = collections.Counter(lack_of(why) for why in reasons)
-    with_remedy = sorted((lack for lack in counts if lack.remedy), key=lambda lack: (-counts[lack], lack.title))
-    others = sorted((lack for lack in counts if not lack.remedy), key=lambda lack: (-counts[lack], lack.title))
-    for lack in with_remedy:
-        yield f"skipped for want of {lack.title}: {_cases(counts[lack])} ({lack.remedy})"
-    for lack in others:
-        yield f"skipped: {_cases(counts[lack])}: {lack.title}"
-
-
-def _cases(count):
-    return "1 case" if count == 1 else f"{count} cases"
+def lines(cases, scripts=()):
+    """One line for each lack that skipped cases and scripts, given by their reasons, tell of; those with a remedy first."""
+    counts = [collections.Counter(lack_of(why) for why in reasons) for reasons in (cases, scripts)]
+    lacks = sorted(counts[0] + counts[1], key=lambda lack: (not lack.remedy, -counts[0][lack], -counts[1][lack], lack.title))
+    for lack in lacks:
+        numbers = [f"{count[lack]} {word}{'s' if count[lack] != 1 else ''}" for count, word in zip(counts, ("case", "script"))
+                   if count[lack]]
+        if lack.remedy:
+            yield f"skipped for want of {lack.title}: {' and '.join(numbers)} ({lack.remedy})"
+        else:
+            yield f"skipped: {' and '.join(numbers)}: {lack.title}"

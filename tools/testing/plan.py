@@ -108,6 +108,12 @@ def _reuse(ring):
     return ("--nocache_test_results",) if ring == 2 else ("--cache_test_results=auto",)
 
 
+def reuse_breaches(targets):
+    """Tests without a sandbox that Bazel might take from its cache all the same."""
+    return [f"{target.label}: no-sandbox needs external as well, or its result is reused" for target in targets
+            if target.tags & {"no-sandbox", "exclusive", "local"} and "external" not in target.tags and ring_of(target) is not None]
+
+
 def _sanitizer_runs(targets, ring, tsan_flags):
     labels = {name: sanitized(name, targets, ring) + (CANARIES[name],) for name in ("asan", "tsan")}
     return [

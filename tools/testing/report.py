@@ -75,7 +75,8 @@ def slowest(runs):
 
 
 def skipped(programs):
-    return parts.lines(why for program in programs for why in program.skips)
+    return parts.lines(*([why for program in programs if program.is_doctest == is_doctest for why in program.skips]
+                         for is_doctest in (True, False)))
 
 
 def more(ring):

@@ -66,7 +66,7 @@ def count(programs):
     for program in programs:
         counts.passed += program.passed
         counts.failed += program.failed
-        counts.skipped += len(program.skips)
+        counts.skipped += len(program.skips) if program.is_doctest else 0
         counts.scripts += program.ok and not program.is_doctest
         counts.reused += program.is_reused
         counts.bad += not program.ok
@@ -131,6 +131,8 @@ class _Shard:
         log = _text(event, "test.log")
         if is_doctest:
             self._read_cases(log, _suites(_text(event, "test.xml")))
+        else:
+            self.skips = _SKIPPED.findall(log)
         if not self.ok and not self.tails:
             self.tails[""] = _tail(log)
 

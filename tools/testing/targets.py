@@ -64,7 +64,9 @@ def parse(text):
             continue
         reached = _reached(label, inputs)
         programs = tuple(sorted(name for name in reached - {label} if rules[name].get("class") == "cc_binary"))
-        own = sorted(name for name in reached - set(programs) if package_of(name) == package_of(label))
+        # A script stands for the program that it starts.
+        own = sorted(name for name in (reached - set(programs) if kind == "cc_test" else reached)
+                     if package_of(name) == package_of(label))
         sources = tuple(path_of(name) for rule_name in own for name in _labels(rules[rule_name], "srcs"))
         targets.append(Target(label, kind, frozenset(_labels(rule, "tags")), sources, programs))
     return sorted(targets, key=lambda target: target.label)

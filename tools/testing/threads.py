@@ -1,32 +1,32 @@
-"""Which programs can start a thread: those that ask libc for one, or link a library that may."""
+"""Which programs can start a thread, by what their link takes in: objects that ask for one, or a library that may.
 
+Bazel leaves the arguments of each link beside the program. What is linked in the end tells less: libstdc++ has the calls
+that start a thread and those that sleep in one object.
+"""
+
+import glob
 import os
 import re
 import subprocess
 
 import targets as targets_module
 
-# A weak reference ("w") starts nothing by itself.
-_STARTS = re.compile(r"^\s+U (pthread_create|thrd_create|clone3?)(@|$)", re.M)
-_NEEDED = re.compile(r"\(NEEDED\).*\[(.*)\]")
-# Whatever else a program needs is taken to start threads.
-_QUIET = re.compile(r"(libc|libm|libgcc_s|libstdc\+\+|libdl|libpthread|librt|libz|libcrypto|libssl|ld-linux-x86-64)\.so\.\d+")
+_STARTS = re.compile(r" U (_ZNSt6thread15_M_start_thread\w*|pthread_create|thrd_create)(@|$)")
+# Any other library is taken to start threads.
+_QUIET = re.compile(r"-l:?(lib)?(absl_\w+|protobuf|stdc\+\+|gcc_s|gcc|c|m|dl|pthread|rt|z|ssl|crypto|xxhash|hwloc)(\.a|\.so)?")
+_FILE = re.compile(r"\.(o|lo|a|so)$")
 
 
-def can_start(symbols, dynamic):
-    """Whether a program can, of which `nm -D --undefined-only` and `readelf -d` say this."""
-    return bool(_STARTS.search(symbols)) or any(not _QUIET.fullmatch(name) for name in _NEEDED.findall(dynamic))
+def inputs(arguments):
+    """(files, libraries) of a link, of whose arguments each is a line."""
+    lines = arguments.splitlines()
+    files = [line for line, before in zip(lines, ["", *lines]) if _FILE.search(line) and line[0] != "-" and before != "-o"]
+    return files, [line for line in lines if line.startswith("-l")]
 
 
-def file_can_start(path):
-    """The same of a file; of one that cannot be read the answer is yes."""
-    said = []
-    for words in (("nm", "-D", "--undefined-only", path), ("readelf", "-d", "-W", path)):
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            return True
-        said.append(done.stdout)
-    return can_start(*said)
+def asking(symbols):
+    """Of what `nm -A --undefined-only` prints the files that ask for a thread."""
+    return {line.partition(":")[0] for line in symbols.splitlines() if _STARTS.search(line)}
 
 
 def choose(labels, targets, can):
@@ -44,13 +44,29 @@ def choose(labels, targets, can):
 
 
 class Programs:
-    """Answers for the programs below a folder of Bazel's, each asked once."""
+    """Answers for the programs below a folder of Bazel's. Of one whose link is not known the answer is yes."""
 
     def __init__(self, folder):
         self._folder = folder
-        self._answers = {}
+        self._root = folder.partition("/bazel-out/")[0]
+        self._asks = {}  # file -> whether it asks for a thread
 
     def can(self, label):
-        if label not in self._answers:
-            self._answers[label] = file_can_start(os.path.join(self._folder, targets_module.path_of(label)))
-        return self._answers[label]
+        found = glob.glob(glob.escape(os.path.join(self._folder, targets_module.path_of(label))) + "-*.params")
+        if len(found) != 1:
+            return True
+        with open(found[0], encoding="utf-8") as file:
+            files, libraries = inputs(file.read())
+        if not files or any(not _QUIET.fullmatch(name) for name in libraries):
+            return True
+        self._read([name for name in files if name not in self._asks])
+        return any(self._asks[name] for name in files)
+
+    def _read(self, files):
+        if not files:
+            return
+        done = subprocess.run(("nm", "-A", "--undefined-only", *files), cwd=self._root, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, check=False)
+        found = asking(done.stdout)
+        # What nm cannot read is taken to ask.
+        self._asks.update((name, name in found or done.returncode != 0) for name in files)

@@ -81,6 +81,13 @@ class PlanTest(unittest.TestCase):
             runs = {stage.name: stage for stage in plan.main_part(ring, ALL)}
             self.assertEqual((runs["asan"].threads_only, runs["tsan"].threads_only), (False, ring == 1))
 
+    def test_what_has_no_sandbox_must_say_that_its_result_is_never_reused(self):
+        def breaches(*tags):
+            return plan.reuse_breaches([Target("//a:t", "sh_test", frozenset(tags))])
+        self.assertEqual(len(breaches("no-sandbox")), 1)
+        self.assertEqual(len(breaches("exclusive", "ci")), 1)
+        self.assertFalse(breaches("no-sandbox", "external") + breaches("ci") + breaches("manual", "no-sandbox"))
+
     def test_ring_2_takes_nothing_from_the_cache(self):
         for ring in range(3):
             runs = {stage.name: stage for stage in plan.main_part(ring, ALL)}

@@ -46,9 +46,10 @@ class LackTest(unittest.TestCase):
     def test_each_lack_has_one_line_and_those_with_a_remedy_come_first(self):
         reasons = ["the moon is full"] * 5 + ["no etcd here; tools/setup --with-etcd installs it"] + [
             "x has no PyTorch with NumPy; tools/setup --with-torch installs it", "y; tools/setup --with-torch installs it"]
-        self.assertEqual(list(parts.lines(reasons)), [
+        self.assertEqual(list(parts.lines(reasons, ["no x here; tools/setup --with-etcd", "y; tools/setup --with-slurm"])), [
             "skipped for want of PyTorch: 2 cases (tools/setup --with-torch)",
-            "skipped for want of etcd: 1 case (tools/setup --with-etcd)",
+            "skipped for want of etcd: 1 case and 1 script (tools/setup --with-etcd)",
+            "skipped for want of Slurm: 1 script (tools/setup --with-slurm)",
             "skipped: 5 cases: the moon is full"])
 
 

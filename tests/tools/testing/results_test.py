@@ -108,6 +108,13 @@ class ResultsTest(unittest.TestCase):
         self.run_.result("//a:s", "FAILED", "no")
         self.expect(self.run_.read(), 0, 0, 0, bad=1)
 
+    def test_a_script_that_skips_is_no_case_but_says_why(self):
+        self.run_.configured("//a:s", "sh_test")
+        self.run_.result("//a:s", "PASSED", "SKIPPED: no scontrol here\n")
+        programs = self.run_.read()
+        self.expect(programs, 0, 0, 0)
+        self.assertEqual(programs[0].skips, ["no scontrol here"])
+
     def test_what_was_not_built_is_a_failure(self):
         self.run_.configured("//a:t")
         self.run_.configured("//a:s", "sh_test")
