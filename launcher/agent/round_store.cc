@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_policy.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/greet.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/interrupt.h"
@@ -120,7 +121,8 @@ absl::Status RoundStore::OpenDoor(std::vector<UniqueFd> sockets) {
   handlers.on_no_descriptor = on_no_descriptor_;
   handlers.identity = tunnels_->identity();
   handlers.end_limit = Duration{0};  // the round is over: nobody waits for a store's last word
-  auto door = rendezvous::PortListener::Start(std::move(sockets), std::move(handlers));
+  auto door =
+      rendezvous::PortListener::Start(std::move(sockets), std::move(handlers), SteadyClock());
   if (!door.ok()) return door.status();
   doors_.push_back(*std::move(door));
   return absl::OkStatus();

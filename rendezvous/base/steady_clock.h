@@ -6,12 +6,25 @@
 #include <chrono>
 #include <cstdint>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
 
 namespace ddprun {
 
 inline TimePoint SteadyNow() {
   return TimePoint(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+// Of programs, which hand it to their drivers.
+inline const Clock& SteadyClock() {
+  class Steady final : public Clock {
+    TimePoint Now() const override { return SteadyNow(); }
+    Duration Left(TimePoint until) const override {
+      return std::clamp<Duration>(until - SteadyNow(), Duration(0), std::chrono::hours(1));
+    }
+  };
+  static const Steady clock;
+  return clock;
 }
 
 inline std::chrono::steady_clock::time_point ToSteady(TimePoint at) {

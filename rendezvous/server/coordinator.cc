@@ -313,8 +313,9 @@ struct Coordinator::Door {
     auto started = StartGrpcFrontend(loop, run_id, connections);
     if (!started.ok()) return started.status();
     frontend = *std::move(started);
-    absl::StatusOr<std::unique_ptr<PortListener>> listening = PortListener::Start(
-        std::move(sockets), {.on_store = std::move(options.on_store_connection),
+    absl::StatusOr<std::unique_ptr<PortListener>> listening =
+        PortListener::Start(std::move(sockets),
+                            {.on_store = std::move(options.on_store_connection),
                              .on_http2 = [this](UniqueFd fd) { frontend->Take(std::move(fd)); },
                              .on_no_descriptor = std::move(options.on_no_descriptor),
                              .on_refused = std::move(options.on_refused),
@@ -324,7 +325,8 @@ struct Coordinator::Door {
                                    return MakeHelloReply({run_id(), is_apart});
                                  },
                              .identity = std::move(options.identity),
-                             .is_for_own_user = options.is_for_own_user});
+                             .is_for_own_user = options.is_for_own_user},
+                            SteadyClock());
     if (!listening.ok()) return listening.status();
     listener = *std::move(listening);
     return absl::OkStatus();

@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 
@@ -31,16 +30,17 @@ constexpr int kAcceptsPerTurn = 64;
 
 }  // namespace
 
-PortListener::PortListener(std::vector<UniqueFd> listening_sockets, Handlers handlers)
-    : handlers_(std::move(handlers)), next_id_(kFirstId), scratch_(kScratchBytes) {
+PortListener::PortListener(std::vector<UniqueFd> listening_sockets, Handlers handlers,
+                           const Clock& clock)
+    : handlers_(std::move(handlers)), clock_(clock), next_id_(kFirstId), scratch_(kScratchBytes) {
   for (UniqueFd& fd : listening_sockets) doors_.push_back({.fd = std::move(fd)});
   if (handlers_.is_for_own_user) users_.emplace();
 }
 
 absl::StatusOr<std::unique_ptr<PortListener>> PortListener::Start(
-    std::vector<UniqueFd> listening_sockets, Handlers handlers) {
+    std::vector<UniqueFd> listening_sockets, Handlers handlers, const Clock& clock) {
   auto listener = std::unique_ptr<PortListener>(
-      new PortListener(std::move(listening_sockets), std::move(handlers)));
+      new PortListener(std::move(listening_sockets), std::move(handlers), clock));
   const bool is_open = listener->watch_.is_open() &&
                        listener->watch_.Watch(listener->close_door_.fd(), kCloseDoor, EPOLLIN) &&
                        listener->watch_.Watch(listener->stop_.fd(), kStop, EPOLLIN);
@@ -65,11 +65,11 @@ void PortListener::CloseDoor() {
 }
 
 void PortListener::Run() {
-  while (!ends_at_ || (!connections_.empty() && SteadyNow() < *ends_at_)) {
-    const TimePoint before = SteadyNow();
+  while (!ends_at_ || (!connections_.empty() && clock_.Now() < *ends_at_)) {
+    const TimePoint before = clock_.Now();
     WatchDoors(before);
-    const std::span<epoll_event> events = watch_.Wait(TimeToWait(before));
-    const TimePoint now = SteadyNow();
+    const std::span<epoll_event> events = watch_.Wait(clock_.Left(NextDeadline(before)));
+    const TimePoint now = clock_.Now();
     bool is_someone_there = false;
     for (const epoll_event& event : events) {
       switch (event.data.u64) {
@@ -118,16 +118,14 @@ void PortListener::OnStop(TimePoint now) {
   while (!strangers_.empty()) Drop(connections_.find(*strangers_.begin()));
 }
 
-Duration PortListener::TimeToWait(TimePoint now) const {
-  Duration wait = std::chrono::hours(1);
+TimePoint PortListener::NextDeadline(TimePoint now) const {
+  TimePoint next = ends_at_.value_or(TimePoint::max());
   for (const Id id : strangers_) {
-    const TimePoint since = connections_.at(id).since;
-    wait = std::min(wait, Duration(since + handlers_.silence_limit - now));
+    next = std::min(next, connections_.at(id).since + handlers_.silence_limit);
   }
-  if (is_full()) wait = std::min(wait, Duration(room_at_ - now));
-  if (accept_again_at_ > now) wait = std::min(wait, Duration(accept_again_at_ - now));
-  if (ends_at_) wait = std::min(wait, Duration(*ends_at_ - now));
-  return wait;
+  if (is_full()) next = std::min(next, room_at_);
+  if (accept_again_at_ > now) next = std::min(next, accept_again_at_);
+  return next;
 }
 
 void PortListener::AcceptAll(const UniqueFd& door, TimePoint now) {

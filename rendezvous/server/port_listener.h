@@ -41,6 +41,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/connection_table.h"
@@ -87,9 +88,9 @@ class PortListener {
     bool is_for_own_user = false;  // on loopback: connections of other users are closed
   };
 
-  // Serves `listening_sockets` until CloseDoor.
+  // Serves `listening_sockets` until CloseDoor. `clock` outlives the listener.
   static absl::StatusOr<std::unique_ptr<PortListener>> Start(
-      std::vector<UniqueFd> listening_sockets, Handlers handlers);
+      std::vector<UniqueFd> listening_sockets, Handlers handlers, const Clock& clock);
   // Carries what on_http2's owner has said before it closed its ends.
   ~PortListener();
   PortListener(const PortListener&) = delete;
@@ -115,12 +116,12 @@ class PortListener {
     uint32_t events = PipeWatch::kUnwatched;
   };
 
-  PortListener(std::vector<UniqueFd> listening_sockets, Handlers handlers);
+  PortListener(std::vector<UniqueFd> listening_sockets, Handlers handlers, const Clock& clock);
   void Run();
   void OnCloseDoor();
   void WatchDoors(TimePoint now);
   void OnStop(TimePoint now);
-  Duration TimeToWait(TimePoint now) const;
+  TimePoint NextDeadline(TimePoint now) const;
   void AcceptAll(const UniqueFd& door, TimePoint now);
   // Where there is a stranger too many, drops one if one may go by now.
   void KeepStrangersFew(TimePoint now);
@@ -140,6 +141,7 @@ class PortListener {
   void Drop(Connections::iterator connection);
 
   const Handlers handlers_;
+  const Clock& clock_;
   Interrupt close_door_;
   std::promise<void> door_closed_;
   Interrupt stop_;

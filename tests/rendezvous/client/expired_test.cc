@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/elected.h"
 #include "rendezvous/client/greet.h"
 #include "rendezvous/net/interrupt.h"
@@ -60,7 +61,7 @@ struct Port {
     handlers.on_refused = [this](const std::string& text) { refused.set_value(text); };
     std::vector<UniqueFd> doors;
     doors.push_back(*std::move(door));
-    auto started = PortListener::Start(std::move(doors), std::move(handlers));
+    auto started = PortListener::Start(std::move(doors), std::move(handlers), SteadyClock());
     REQUIRE(started.ok());
     listener = *std::move(started);
   }

@@ -232,7 +232,7 @@ struct FarStore {
     handlers.on_store = [this](UniqueFd fd) { server->Adopt(std::move(fd)); };
     std::vector<UniqueFd> sockets;
     sockets.push_back(*std::move(socket));
-    auto started = PortListener::Start(std::move(sockets), std::move(handlers));
+    auto started = PortListener::Start(std::move(sockets), std::move(handlers), SteadyClock());
     REQUIRE(started.ok());
     listener = *std::move(started);
   }

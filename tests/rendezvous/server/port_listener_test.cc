@@ -24,12 +24,15 @@
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/loopback.h"
 #include "tests/support/scarce_descriptors.h"
+#include "tests/support/virtual_clock.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
+using testing::VirtualClock;
+
 struct Served {
-  explicit Served(Duration silence_limit) {
+  explicit Served(Duration silence_limit, const Clock& clock = SteadyClock()) {
     auto listening = ListenOnEach({}, 0);
     REQUIRE(listening.ok());
     port = LocalPort(listening->sockets[0].get());
@@ -40,7 +43,7 @@ struct Served {
     handlers.on_no_descriptor = [this] { ++rests; };
     handlers.on_refused = [this](const std::string& text) { refusals.push_back(text); };
     handlers.silence_limit = silence_limit;
-    auto started = PortListener::Start(std::move(listening->sockets), std::move(handlers));
+    auto started = PortListener::Start(std::move(listening->sockets), std::move(handlers), clock);
     REQUIRE(started.ok());
     listener = *std::move(started);
   }
@@ -67,16 +70,29 @@ TEST_CASE("port listener: the first byte decides who serves a connection") {
 }
 
 TEST_CASE("port listener: a silent connection is closed when its time is over, not before") {
-  const Served patient(std::chrono::hours(1));
-  const UniqueFd kept = ConnectTo(patient.port);
+  constexpr Duration kLimit = std::chrono::seconds(5);
+  VirtualClock clock;
+  const Served served(kLimit, clock);
+  const UniqueFd silent = ConnectTo(served.port);
+  const TimePoint end = clock.Now() + kLimit;
+  // Whoever has an answer was accepted behind it.
+  CHECK(served.Ask("P") == "http2");
+  CHECK(clock.AwaitWaitUntil(end));
+  clock.Advance(kLimit - Duration(1));
+  CHECK(served.Ask("P") == "http2");
+  CHECK(served.Ask("P") == "http2");
+  pollfd readable{silent.get(), POLLIN, 0};
+  CHECK(poll(&readable, 1, 0) == 0);
+  clock.Advance(Duration(1));
+  CHECK(ReadToEnd(silent.get()) == "");
+}
+
+TEST_CASE("port listener: by the machine's own clock a silent connection ends, too") {
   const Served served(std::chrono::milliseconds(50));
-  // One after the other: `kept` has been silent for twice the time by then, whatever the time is.
-  for (int i = 0; i < 2; ++i) {
-    const UniqueFd fd = ConnectTo(served.port);
-    CHECK(ReadToEnd(fd.get()) == "");
-  }
-  SendAll(kept.get(), "P");
-  CHECK(ReadToEnd(kept.get()) == "http2");
+  const TimePoint begin = SteadyNow();
+  const UniqueFd silent = ConnectTo(served.port);
+  CHECK(ReadToEnd(silent.get()) == "");
+  CHECK(SteadyNow() - begin >= std::chrono::milliseconds(50));
 }
 
 TEST_CASE("port listener: a silent connection has five seconds unless somebody says otherwise") {
@@ -86,11 +102,17 @@ TEST_CASE("port listener: a silent connection has five seconds unless somebody s
   CHECK(handlers.silence_limit == PortListener::kSilenceLimit);
 }
 
+void SetBuffer(const UniqueFd& fd, int option, int bytes) {
+  REQUIRE(setsockopt(fd.get(), SOL_SOCKET, option, &bytes, sizeof bytes) == 0);
+}
+
 // Connections handed over stay open until the test ends, as gRPC keeps those that say something.
 struct Kept {
-  explicit Kept(Duration silence_limit) {
+  explicit Kept(Duration silence_limit, const Clock& clock = SteadyClock()) {
     auto listening = ListenOnEach({}, 0);
     REQUIRE(listening.ok());
+    // What is accepted has little room for what is sent, and so a test can fill it.
+    for (const UniqueFd& socket : listening->sockets) SetBuffer(socket, SO_SNDBUF, 4096);
     port = LocalPort(listening->sockets[0].get());
     PortListener::Handlers handlers{.connections = &table};
     handlers.on_http2 = [this](UniqueFd fd) {
@@ -99,7 +121,7 @@ struct Kept {
     };
     handlers.hello_reply = [] { return MakeHelloReply({"run-1", false}); };
     handlers.silence_limit = silence_limit;
-    auto started = PortListener::Start(std::move(listening->sockets), std::move(handlers));
+    auto started = PortListener::Start(std::move(listening->sockets), std::move(handlers), clock);
     REQUIRE(started.ok());
     listener = *std::move(started);
   }
@@ -124,7 +146,9 @@ struct Kept {
 };
 
 TEST_CASE("port listener: gRPC's connection is closed in time unless an agent has joined") {
-  Kept kept(std::chrono::milliseconds(500));
+  constexpr Duration kLimit = std::chrono::seconds(5);
+  VirtualClock clock;
+  Kept kept(kLimit, clock);
   const UniqueFd joined = ConnectTo(kept.port);
   SendAll(joined.get(), "PRI");
   while (kept.Count() < 1) std::this_thread::yield();
@@ -133,13 +157,11 @@ TEST_CASE("port listener: gRPC's connection is closed in time unless an agent ha
   CHECK(AddressText(connection->peer) == AddressText(LocalAddress(joined.get())));
   CHECK(AddressText(connection->local) == AddressText(PeerAddress(joined.get())));
   connection->has_joined = true;
-  // One after the other: `joined` is there for twice the time by then, whatever the time is.
-  for (int i = 0; i < 2; ++i) {
-    const UniqueFd stranger = ConnectTo(kept.port);
-    SendAll(stranger.get(), "P");
-    CHECK(ReadToEnd(stranger.get()) == "");
-  }
-  REQUIRE(kept.Count() == 3);
+  const UniqueFd stranger = ConnectTo(kept.port);
+  SendAll(stranger.get(), "P");
+  while (kept.Count() < 2) std::this_thread::yield();
+  clock.Advance(kLimit);
+  CHECK(ReadToEnd(stranger.get()) == "");
   const std::lock_guard lock(kept.mutex);
   char heard[16];
   REQUIRE(recv(kept.connections[0].get(), heard, sizeof heard, 0) == 3);
@@ -175,49 +197,58 @@ TEST_CASE("port listener: what came before a reset still reaches gRPC") {
 
 // gRPC ends a call that its peer does not read: the rest is kept for a while, and costs nothing.
 TEST_CASE("port listener: who does not read what gRPC has said last is dropped in time") {
-  Kept kept(std::chrono::milliseconds(500));
-  const UniqueFd deaf = ConnectTo(kept.port);
+  constexpr Duration kLimit = std::chrono::seconds(5);
+  VirtualClock clock;
+  Kept kept(kLimit, clock);
+  const UniqueFd deaf(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  SetBuffer(deaf, SO_RCVBUF, 4096);
+  const sockaddr_in address = testing::Loopback(kept.port);
+  REQUIRE(connect(deaf.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
   SendAll(deaf.get(), "P");
   while (kept.Count() < 1) std::this_thread::yield();
   const std::string name = kept.PeerOf(0);
   kept.table.Find(name)->has_joined = true;
-  const std::string words(64 * 1024, 'x');
-  const std::lock_guard lock(kept.mutex);
-  const int end = kept.connections[0].get();
-  // More than the kernel takes for the peer at the end.
-  const int many_bytes = 1 << 22;
-  REQUIRE(setsockopt(end, SOL_SOCKET, SO_SNDBUF, &many_bytes, sizeof many_bytes) == 0);
-  pollfd writable{end, POLLOUT, 0};
-  while (poll(&writable, 1, 200) == 1) {
-    REQUIRE(send(end, words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
+  clock.Advance(kLimit);  // from now on its time is not that of its coming
+  const TimePoint end = clock.Now() + kLimit;
+  {
+    const std::lock_guard lock(kept.mutex);
+    UniqueFd& ours = kept.connections[0];
+    REQUIRE(fcntl(ours.get(), F_SETFL, 0) == 0);
+    // More than TCP takes with buffers that small, and less than this socket does with its own.
+    SetBuffer(ours, SO_SNDBUF, 1 << 20);
+    SendAll(ours.get(), std::string(192 * 1024, 'x'));
+    ours.Reset();
   }
-  kept.connections[0].Reset();
+  CHECK(clock.AwaitWaitUntil(end));
+  // A loop that spins takes all of the time.
   const std::clock_t cpu_before = std::clock();
   const TimePoint begin = SteadyNow();
-  while (kept.table.Find(name) != nullptr) {
-    REQUIRE(SteadyNow() - begin < std::chrono::seconds(30));
-    poll(nullptr, 0, 10);
-  }
-  CHECK(SteadyNow() - begin >= std::chrono::milliseconds(400));
-  // A loop that spins takes all of the time.
+  while (SteadyNow() - begin < std::chrono::milliseconds(300)) poll(nullptr, 0, 10);
   const Duration cpu = std::chrono::microseconds(std::clock() - cpu_before);
   CHECK(cpu < (SteadyNow() - begin) / 2);
+  CHECK(kept.table.Find(name) != nullptr);
+  clock.Advance(kLimit);
+  while (kept.table.Find(name) != nullptr) std::this_thread::yield();
 }
 
 // Two connections, the older of which is the later to speak: it has to be the first to go.
 TEST_CASE("port listener: a connection's time counts from its coming, not from its first byte") {
-  Kept kept(std::chrono::seconds(2));
+  constexpr Duration kLimit = std::chrono::seconds(5);
+  VirtualClock clock;
+  Kept kept(kLimit, clock);
+  const TimePoint end = clock.Now() + kLimit;
   const UniqueFd older = ConnectTo(kept.port);
-  pollfd ends[] = {{older.get(), POLLIN, 0}, {-1, POLLIN, 0}};
-  REQUIRE(poll(ends, 1, 200) == 0);
+  CHECK(clock.AwaitWaitUntil(end));
+  clock.Advance(kLimit / 2);
   const UniqueFd younger = ConnectTo(kept.port);
   SendAll(younger.get(), "P");
-  REQUIRE(poll(ends, 1, 700) == 0);
+  while (kept.Count() < 1) std::this_thread::yield();
   SendAll(older.get(), "P");
-  ends[1].fd = younger.get();
-  REQUIRE(poll(ends, 2, 30'000) > 0);
-  // On a slow machine both may go in one turn of the listener, in either order.
-  CHECK(poll(ends, 1, 200) == 1);
+  while (kept.Count() < 2) std::this_thread::yield();
+  clock.Advance(kLimit / 2);
+  CHECK(ReadToEnd(older.get()) == "");
+  pollfd readable{younger.get(), POLLIN, 0};
+  CHECK(poll(&readable, 1, 0) == 0);
 }
 
 // From another address of this machine.
@@ -369,15 +400,18 @@ TEST_CASE("port listener: where all have begun a call those who join make room a
 }
 
 TEST_CASE("port listener: where all have begun a call the old ones make room, before their time") {
-  Kept kept(std::chrono::seconds(30));
+  constexpr Duration kPatience = std::chrono::seconds(6);
+  VirtualClock clock;
+  Kept kept(5 * kPatience, clock);
   std::vector<UniqueFd> strangers;
-  const TimePoint begin = SteadyNow();
   for (size_t i = 0; i < PortListener::kMaxStrangers + 2; ++i) {
     strangers.push_back(Caller(kept.port));
   }
+  CHECK(clock.AwaitWaitUntil(clock.Now() + kPatience));
+  CHECK(kept.Count() == PortListener::kMaxStrangers + 1);
+  clock.Advance(kPatience);
   CHECK(ReadToEnd(strangers.front().get()) == "");
-  CHECK(SteadyNow() - begin >= std::chrono::seconds(5));
-  CHECK(SteadyNow() - begin < std::chrono::seconds(25));
+  while (kept.Count() < PortListener::kMaxStrangers + 2) std::this_thread::yield();
 }
 
 TEST_CASE("port listener: a port that is taken is named") {

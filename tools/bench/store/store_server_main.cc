@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/tunnels.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/server/port_listener.h"
@@ -39,7 +40,8 @@ absl::StatusOr<Agents> Stand(StoreServer& store) {
   PortListener::Handlers handlers;
   handlers.on_store = [&store](UniqueFd fd) { store.Adopt(std::move(fd)); };
   handlers.identity = *identity;
-  auto listener = PortListener::Start(std::move(door->sockets), std::move(handlers));
+  auto listener =
+      PortListener::Start(std::move(door->sockets), std::move(handlers), ddprun::SteadyClock());
   auto tunnels = Tunnels::Start(*identity);
   if (!listener.ok()) return listener.status();
   if (!tunnels.ok()) return tunnels.status();
