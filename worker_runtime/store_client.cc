@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "rendezvous/base/steady_clock.h"
 
 namespace ddp {
 namespace internal {
@@ -22,7 +23,6 @@ using ddprun::rendezvous::kWaitCanceled;
 using ddprun::rendezvous::StoreCommand;
 using ddprun::rendezvous::StoreLimits;
 using ddprun::rendezvous::StoreOp;
-using std::chrono::steady_clock;
 using Milliseconds = Store::Milliseconds;
 
 // How long a store may take to confirm that a wait is cancelled.
@@ -33,8 +33,8 @@ constexpr uint64_t kMaxValueBytes = uint64_t{1} << 30;
 constexpr size_t kNamedKeys = 16;
 
 // A deadline that cannot overflow, however large the timeout.
-Deadline After(Milliseconds timeout) {
-  return steady_clock::now() +
+Deadline After(Milliseconds timeout, const ddprun::Clock& clock) {
+  return clock.Now() +
          std::clamp(timeout, Milliseconds(0), Milliseconds(std::chrono::hours(24 * 365)));
 }
 
@@ -91,8 +91,9 @@ absl::Status CheckLimits(StoreOp op, const std::vector<std::string_view>& fields
 
 absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::Greet(ddprun::UniqueFd connection,
                                                                 Milliseconds timeout,
-                                                                Deadline deadline) {
-  std::unique_ptr<StoreClient> client(new StoreClient(std::move(connection), timeout));
+                                                                Deadline deadline,
+                                                                const ddprun::Clock& clock) {
+  std::unique_ptr<StoreClient> client(new StoreClient(std::move(connection), timeout, clock));
   const auto nonce = static_cast<uint32_t>(getpid());
   std::string greeting;
   AppendRequest({.op = StoreOp::kValidate, .word = kStoreMagic}, &greeting);
@@ -106,7 +107,7 @@ absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::Greet(ddprun::UniqueFd
   return client;
 }
 
-Deadline StoreClient::DefaultDeadline() const { return After(timeout_); }
+Deadline StoreClient::DefaultDeadline() const { return After(timeout_, clock_); }
 
 absl::Status StoreClient::Lost(absl::Status status) {
   if (!status.ok()) lost_ = absl::UnavailableError(status.message());
@@ -178,7 +179,7 @@ absl::StatusOr<bool> StoreClient::Check(const std::vector<std::string>& keys) {
 
 absl::Status StoreClient::Wait(const std::vector<std::string>& keys, Milliseconds timeout) {
   if (keys.empty()) return lost_;
-  const Deadline deadline = After(timeout);
+  const Deadline deadline = After(timeout, clock_);
   // A wait that may not wait still needs its answer brought here.
   auto status = Send(StoreOp::kWait, Views(WireKeys(keys)), DefaultDeadline());
   if (!status.ok()) return status;
@@ -192,7 +193,7 @@ absl::Status StoreClient::Wait(const std::vector<std::string>& keys, Millisecond
 
 // The keys may appear while the cancellation travels: then STOP_WAITING comes before the answer.
 absl::Status StoreClient::CancelWait(const std::vector<std::string>& keys, Milliseconds timeout) {
-  const Deadline deadline = After(kCancelTimeout);
+  const Deadline deadline = After(kCancelTimeout, clock_);
   if (auto status = Send(StoreOp::kCancelWait, {}, deadline); !status.ok()) return status;
   auto answer = ReceiveByte(deadline);
   if (!answer.ok()) return answer.status();
@@ -262,20 +263,17 @@ absl::Status StoreClient::MultiSet(const std::vector<std::string>& keys,
   return Send(StoreOp::kMultiSet, fields, DefaultDeadline());
 }
 
-}  // namespace internal
-
-absl::StatusOr<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t port,
-                                                      Milliseconds timeout) {
-  using internal::Deadline;
-  const Deadline deadline = internal::After(timeout);
-  std::minstd_rand random(static_cast<uint32_t>(
-      getpid() ^ std::chrono::steady_clock::now().time_since_epoch().count()));
+absl::StatusOr<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
+                                                    Milliseconds timeout,
+                                                    const ddprun::Clock& clock) {
+  const Deadline deadline = After(timeout, clock);
+  std::minstd_rand random(static_cast<uint32_t>(getpid() ^ clock.Now().time_since_epoch().count()));
   Milliseconds pause{5};
   while (true) {
     absl::Status status;
-    auto connection = internal::ConnectOnce(host, port, deadline);
+    auto connection = ConnectOnce(host, port, deadline, clock);
     if (connection.ok()) {
-      auto client = internal::StoreClient::Greet(*std::move(connection), timeout, deadline);
+      auto client = StoreClient::Greet(*std::move(connection), timeout, deadline, clock);
       if (client.ok()) {
         (*client)->set_place(host, port);
         return client;
@@ -287,15 +285,22 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Connect(const std::string& host, u
     // Half to all of the pause: thousands of ranks start in the same instant.
     const Milliseconds jittered(
         std::uniform_int_distribution<int64_t>(pause.count() / 2, pause.count())(random));
-    const Deadline next = std::chrono::steady_clock::now() + jittered;
+    const Deadline next = clock.Now() + jittered;
     if (next >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("connect to the store at ", host, ":", port,
                                                       ": gave up after ", timeout.count(),
                                                       " ms; last error: ", status.message()));
     }
-    std::this_thread::sleep_until(next);
+    while (clock.Now() < next) std::this_thread::sleep_for(clock.Left(next));
     pause = std::min(2 * pause, Milliseconds(500));
   }
+}
+
+}  // namespace internal
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Connect(const std::string& host, uint16_t port,
+                                                      Milliseconds timeout) {
+  return internal::ConnectStore(host, port, timeout, ddprun::SteadyClock());
 }
 
 }  // namespace ddp

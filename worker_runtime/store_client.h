@@ -18,12 +18,17 @@
 
 namespace ddp::internal {
 
+// Store::Connect by a clock, which outlives the store.
+absl::StatusOr<std::unique_ptr<Store>> ConnectStore(const std::string& host, uint16_t port,
+                                                    Store::Milliseconds timeout,
+                                                    const ddprun::Clock& clock);
+
 class StoreClient : public Store {
  public:
   // Proves that the peer is a store, then owns the connection.
   static absl::StatusOr<std::unique_ptr<StoreClient>> Greet(ddprun::UniqueFd connection,
-                                                            Milliseconds timeout,
-                                                            Deadline deadline);
+                                                            Milliseconds timeout, Deadline deadline,
+                                                            const ddprun::Clock& clock);
   // Where it was connected to, for Clone().
   void set_place(std::string host, uint16_t port) {
     host_ = std::move(host);
@@ -40,7 +45,7 @@ class StoreClient : public Store {
   absl::StatusOr<bool> Delete(const std::string& key) override;
   absl::StatusOr<int64_t> KeyCount() override;
   absl::StatusOr<std::unique_ptr<Store>> Clone(Milliseconds timeout) const override {
-    return Store::Connect(host_, port_, timeout);
+    return ConnectStore(host_, port_, timeout, clock_);
   }
   std::string LocalAddress() const override { return LocalAddressToward(host_, port_); }
   absl::StatusOr<std::vector<std::string>> MultiGet(const std::vector<std::string>& keys,
@@ -49,8 +54,8 @@ class StoreClient : public Store {
                         const std::vector<std::string>& values) override;
 
  private:
-  StoreClient(ddprun::UniqueFd connection, Milliseconds timeout)
-      : socket_(std::move(connection)), timeout_(timeout) {}
+  StoreClient(ddprun::UniqueFd connection, Milliseconds timeout, const ddprun::Clock& clock)
+      : clock_(clock), socket_(std::move(connection), clock), timeout_(timeout) {}
 
   Deadline DefaultDeadline() const;
   // A request with its keys and values; checks the limits before a byte is sent.
@@ -63,6 +68,7 @@ class StoreClient : public Store {
   absl::StatusOr<std::string> ReceivePayload(Deadline deadline);
   absl::Status CancelWait(const std::vector<std::string>& keys, Milliseconds timeout);
 
+  const ddprun::Clock& clock_;
   StoreSocket socket_;
   const Milliseconds timeout_;
   std::string host_;

@@ -21,18 +21,13 @@
 namespace ddp::internal {
 namespace {
 
+using ddprun::Clock;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 // An address that swallows packets must not cost the others their turn. The kernel repeats a SYN
 // after 1 and after 3 seconds.
 constexpr milliseconds kPerAddress{5000};
 constexpr size_t kReadSize = 64 << 10;
-
-int MillisecondsLeft(Deadline deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now()).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
-}
 
 absl::Status Gone(const char* what, int error) {
   return absl::UnavailableError(
@@ -40,14 +35,14 @@ absl::Status Gone(const char* what, int error) {
 }
 
 // OK when `events` (or an error, which the next call reports) are there.
-absl::Status Await(int fd, short events, Deadline deadline) {
+absl::Status Await(int fd, short events, Deadline deadline, const Clock& clock) {
   while (true) {
     pollfd poll_fd{.fd = fd, .events = events, .revents = 0};
-    const int left = MillisecondsLeft(deadline);
-    const int ready = poll(&poll_fd, 1, left);
+    const auto left = std::chrono::ceil<milliseconds>(clock.Left(deadline));
+    const int ready = poll(&poll_fd, 1, static_cast<int>(left.count()));
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return Gone("poll", errno);
-    if (ready == 0 && steady_clock::now() >= deadline) {
+    if (ready == 0 && clock.Now() >= deadline) {
       return absl::DeadlineExceededError("store connection: timed out");
     }
   }
@@ -74,7 +69,8 @@ AddressList ResolveNow(const std::string& host, uint16_t port, int flags) {
 
 // getaddrinfo has no timeout and may take a minute of name servers that do not answer. The thread
 // is left behind then; it shares the state and ends by itself.
-absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Deadline deadline) {
+absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Deadline deadline,
+                                    const Clock& clock) {
   AddressList numeric = ResolveNow(host, port, AI_NUMERICHOST);
   if (numeric.error == 0) return numeric;
   struct Shared {
@@ -96,8 +92,11 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Dead
     return absl::UnavailableError(absl::StrCat("resolve ", host, ": no thread: ", error.what()));
   }
   std::unique_lock lock(shared->mutex);
-  if (!shared->is_done_changed.wait_until(lock, deadline, [&] { return shared->is_done; })) {
-    return absl::DeadlineExceededError(absl::StrCat("resolve ", host, ": no answer in time"));
+  while (!shared->is_done) {
+    if (clock.Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("resolve ", host, ": no answer in time"));
+    }
+    shared->is_done_changed.wait_for(lock, clock.Left(deadline));
   }
   const AddressList& result = shared->result;
   if (result.error != 0) {
@@ -109,14 +108,15 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Dead
   return std::move(shared->result);
 }
 
-absl::StatusOr<ddprun::UniqueFd> ConnectTo(const addrinfo& address, Deadline deadline) {
+absl::StatusOr<ddprun::UniqueFd> ConnectTo(const addrinfo& address, Deadline deadline,
+                                           const Clock& clock) {
   ddprun::UniqueFd fd(
       socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
   if (!fd.is_open()) return Gone("socket", errno);
   if (connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
     // EINTR: the attempt goes on in the background, as with EINPROGRESS.
     if (errno != EINPROGRESS && errno != EINTR) return Gone("connect", errno);
-    if (absl::Status status = Await(fd.get(), POLLOUT, deadline); !status.ok()) return status;
+    if (auto status = Await(fd.get(), POLLOUT, deadline, clock); !status.ok()) return status;
     int error = 0;
     socklen_t size = sizeof(error);
     if (getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
@@ -130,13 +130,13 @@ absl::StatusOr<ddprun::UniqueFd> ConnectTo(const addrinfo& address, Deadline dea
 }  // namespace
 
 absl::StatusOr<ddprun::UniqueFd> ConnectOnce(const std::string& host, uint16_t port,
-                                             Deadline deadline) {
-  auto addresses = Resolve(host, port, deadline);
+                                             Deadline deadline, const Clock& clock) {
+  auto addresses = Resolve(host, port, deadline, clock);
   if (!addresses.ok()) return addresses.status();
   absl::Status last = absl::UnavailableError(absl::StrCat("resolve ", host, ": no address"));
   for (const addrinfo* address = addresses->list.get(); address != nullptr;
        address = address->ai_next) {
-    auto fd = ConnectTo(*address, std::min(deadline, steady_clock::now() + kPerAddress));
+    auto fd = ConnectTo(*address, std::min(deadline, clock.Now() + kPerAddress), clock);
     if (fd.ok()) return fd;
     last = fd.status();
   }
@@ -149,7 +149,7 @@ absl::Status StoreSocket::Send(std::string_view bytes, Deadline deadline) {
     if (count >= 0) {
       bytes.remove_prefix(static_cast<size_t>(count));
     } else if (errno == EAGAIN) {
-      if (absl::Status status = Await(fd_.get(), POLLOUT, deadline); !status.ok()) return status;
+      if (auto status = Await(fd_.get(), POLLOUT, deadline, clock_); !status.ok()) return status;
     } else if (errno != EINTR) {
       return Gone("send", errno);
     }
@@ -171,7 +171,7 @@ absl::Status StoreSocket::Fill(Deadline deadline) {
     }
     if (count == 0) return absl::UnavailableError("store connection: closed by the store");
     if (errno == EAGAIN) {
-      if (absl::Status status = Await(fd_.get(), POLLIN, deadline); !status.ok()) return status;
+      if (auto status = Await(fd_.get(), POLLIN, deadline, clock_); !status.ok()) return status;
     } else if (errno != EINTR) {
       return Gone("receive", errno);
     }

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/store/wire.h"
 #include "tests/fuzz/promise.h"
 #include "worker_runtime/store_client.h"
@@ -217,8 +218,8 @@ std::string Make(Call call, StoreClient& client) {
 }
 
 absl::StatusOr<std::unique_ptr<StoreClient>> Greet(Replier& replier) {
-  return StoreClient::Greet(replier.TakeClientEnd(), kTimeout,
-                            std::chrono::steady_clock::now() + kTimeout);
+  return StoreClient::Greet(replier.TakeClientEnd(), kTimeout, ddprun::SteadyNow() + kTimeout,
+                            ddprun::SteadyClock());
 }
 
 std::string Nonce() {

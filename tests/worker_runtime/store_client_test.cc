@@ -13,6 +13,8 @@
 #include "rendezvous/store/store_server.h"
 #include "tests/support/loopback.h"
 #include "tests/support/store_server.h"
+#include "tests/support/virtual_clock.h"
+#include "worker_runtime/store_client.h"
 
 namespace ddp {
 namespace {
@@ -206,13 +208,16 @@ TEST_CASE("store client: a lost connection is final and said by every later call
 }
 
 TEST_CASE("store client: a store that stops answering is lost after the timeout of Connect") {
+  ddprun::testing::VirtualClock clock;
   ScriptedPeer peer;
   std::thread script([&] {
     peer.Greet();
     peer.Receive(1 + 8 + 2 + 8);
+    CHECK(clock.AwaitWaitUntil(clock.Now() + kLong));
+    clock.Advance(kLong);
     peer.Receive(1);  // Until the client is gone.
   });
-  auto store = Store::Connect("127.0.0.1", peer.port(), milliseconds(300));
+  auto store = internal::ConnectStore("127.0.0.1", peer.port(), kLong, clock);
   REQUIRE_MESSAGE(store.ok(), store.status().ToString());
   CHECK(absl::IsDeadlineExceeded((*store)->Add("n", 1).status()));
   CHECK(absl::IsUnavailable((*store)->Add("n", 1).status()));
