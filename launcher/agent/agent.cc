@@ -141,10 +141,10 @@ void Agent::Begin(std::optional<Beginning> made) {
     tunnels_ = *std::move(tunnels);
     store_.Secure(tunnels_);
   }
-  client_ = rendezvous::ConnectRendezvous(ConnectOptions(made->run_dir),
-                                          [this](const rendezvous::RendezvousEvent& event) {
-                                            asio::post(io_, [this, event] { Hear(event); });
-                                          });
+  const auto hear = [this](const rendezvous::RendezvousEvent& event) {
+    asio::post(io_, [this, event] { Hear(event); });
+  };
+  client_ = rendezvous::ConnectRendezvous(ConnectOptions(made->run_dir), hear, SteadyClock());
   // A job on this node alone runs at once, or is over before anybody asks.
   if (setup_.config.rendezvous != RendezvousKind::kStandalone) OpenControl(Duration{0});
   Feed(AgentStarted{});

@@ -26,6 +26,7 @@
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/peer_user.h"
@@ -139,7 +140,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   };
   start.on_finished = [&finished] { eventfd_write(finished.get(), 1); };
   const absl::StatusOr<std::unique_ptr<Coordinator>> coordinator =
-      Coordinator::Start(std::move(start));
+      Coordinator::Start(std::move(start), SteadyClock());
   if (!coordinator.ok()) return ComplainOfStart(coordinator.status());
   Announce(options, (*coordinator)->port(), has_secret);
   if (has_file && run_dir.empty()) {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 
 namespace ddprun {
 
@@ -22,10 +21,9 @@ void Mailbox::Close() {
   changed_.notify_all();
 }
 
-bool Mailbox::RunUntil(std::optional<TimePoint> deadline) {
+bool Mailbox::RunFor(Duration wait) {
   std::unique_lock lock(mutex_);
-  const TimePoint wake_up = deadline.value_or(SteadyNow() + kLongestWait);
-  changed_.wait_until(lock, ToSteady(wake_up), [this] { return is_closed_ || !tasks_.empty(); });
+  changed_.wait_for(lock, wait, [this] { return is_closed_ || !tasks_.empty(); });
   while (!tasks_.empty()) {
     std::deque<Task> tasks = std::exchange(tasks_, {});
     lock.unlock();
@@ -37,11 +35,12 @@ bool Mailbox::RunUntil(std::optional<TimePoint> deadline) {
   return !is_closed_;
 }
 
-HelperThread::HelperThread(Duration patience) : patience_(patience) {
+HelperThread::HelperThread(Duration patience, const Clock& clock)
+    : patience_(patience), clock_(clock) {
   const auto end = std::make_shared<std::promise<void>>();
   end_ = end->get_future();
   thread_ = StartQuietThread([mailbox = mailbox_, end] {
-    while (mailbox->RunUntil(std::nullopt)) {
+    while (mailbox->RunFor()) {
     }
     end->set_value();
   });
@@ -50,7 +49,7 @@ HelperThread::HelperThread(Duration patience) : patience_(patience) {
 HelperThread::~HelperThread() {
   mailbox_->Close();
   if (!is_running()) return;
-  if (end_.wait_for(patience_) == std::future_status::ready) {
+  if (IsReadyBy(end_, clock_.Now() + patience_, clock_)) {
     thread_.join();
   } else {
     thread_.detach();

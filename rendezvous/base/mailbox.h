@@ -9,10 +9,10 @@
 #include <future>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
 
 namespace ddprun {
@@ -26,9 +26,9 @@ class Mailbox {
   void Post(Task task);
   // The thread takes what was posted before, and then nothing more.
   void Close();
-  // Waits for tasks until `deadline` (nullopt: for kLongestWait) and runs those that have come.
-  // False: it was closed, and all is done.
-  bool RunUntil(std::optional<TimePoint> deadline);
+  // Waits for tasks, for `wait` at most, and runs those that have come. False: it was closed, and
+  // all is done.
+  bool RunFor(Duration wait = kLongestWait);
 
  private:
   std::mutex mutex_;
@@ -37,11 +37,21 @@ class Mailbox {
   bool is_closed_ = false;
 };
 
+// Whether what was promised is there by `until`.
+template <typename T>
+bool IsReadyBy(const std::future<T>& promised, TimePoint until, const Clock& clock) {
+  while (promised.wait_for(clock.Left(until)) != std::future_status::ready) {
+    if (clock.Now() >= until) return false;
+  }
+  return true;
+}
+
 // A thread for work that may hang: in a resolver, on a file system. Tasks own what they touch.
 class HelperThread {
  public:
-  // The destructor waits `patience` for what was posted, and then leaves the thread to itself.
-  explicit HelperThread(Duration patience);
+  // The destructor waits `patience` for what was posted, by `clock`, which outlives it, and then
+  // leaves the thread to itself.
+  HelperThread(Duration patience, const Clock& clock);
   ~HelperThread();
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
@@ -52,6 +62,7 @@ class HelperThread {
 
  private:
   const Duration patience_;
+  const Clock& clock_;
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   std::future<void> end_;
   std::thread thread_;

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/elected.h"
 #include "rendezvous/client/link.h"
 #include "rendezvous/client/look.h"
@@ -55,10 +54,11 @@ bool MayBlock(const RendezvousOptions& options) {
 // may block are for a helper, which is left behind when it does not come back.
 class Client final : public RendezvousClient {
  public:
-  Client(RendezvousOptions options, EventHandler handler)
+  Client(RendezvousOptions options, EventHandler handler, const Clock& clock)
       : options_(std::move(options)),
         handler_(std::move(handler)),
-        core_(options_, HostName(), std::random_device{}(), SteadyNow()) {
+        clock_(clock),
+        core_(options_, HostName(), std::random_device{}(), clock.Now()) {
     if (!stop_->is_open()) {
       handler_(RendezvousFailed{
           "make an eventfd for the rendezvous: no file descriptor is left; raise the limit on open "
@@ -66,7 +66,7 @@ class Client final : public RendezvousClient {
           RendezvousFailed::Kind::kLocal});
       return;
     }
-    if (MayBlock(options_)) helper_.emplace(kErrandPatience);
+    if (MayBlock(options_)) helper_.emplace(kErrandPatience, clock_);
     if (!helper_ || helper_->is_running()) thread_ = StartQuietThread([this] { Run(); });
     if (thread_.joinable()) return;
     handler_(RendezvousFailed{absl::StrCat("start a thread for the rendezvous: ", kNoThreadText),
@@ -117,14 +117,14 @@ class Client final : public RendezvousClient {
 
   void Run() {
     Feed(TimePassed{});
-    while (inbox_->RunUntil(core_.NextDeadline())) {
-      const std::optional<TimePoint> deadline = core_.NextDeadline();
-      if (deadline && *deadline <= SteadyNow()) Feed(TimePassed{});
+    const auto deadline = [this] { return core_.NextDeadline().value_or(TimePoint::max()); };
+    while (inbox_->RunFor(clock_.Left(deadline()))) {
+      if (deadline() <= clock_.Now()) Feed(TimePassed{});
     }
   }
 
   void Feed(const ContactEvent& event) {
-    for (const ContactAction& action : core_.Step(SteadyNow(), event)) {
+    for (const ContactAction& action : core_.Step(clock_.Now(), event)) {
       std::visit([this](const auto& a) { Do(a); }, action);
     }
   }
@@ -205,10 +205,11 @@ class Client final : public RendezvousClient {
           });
         }};
     Send(
-        [candidacy = std::move(candidacy), start = CoordinatorOptions(0), etcd = etcd_] {
+        [candidacy = std::move(candidacy), start = CoordinatorOptions(0), etcd = etcd_,
+         &clock = clock_] {
           Candidacy now = candidacy;
           now.first_member = etcd->current_member();
-          return HostAsLeader(std::move(now), start);
+          return HostAsLeader(std::move(now), start, clock);
         },
         [this](ElectedHost& host) {
           hosted_ = std::move(host.coordinator);
@@ -222,11 +223,11 @@ class Client final : public RendezvousClient {
     if (etcd_ != nullptr) return HostByEtcd();
     Send(
         [options = CoordinatorOptions(action.port), host = options_.endpoint_host,
-         resolver = options_.resolver] {
+         resolver = options_.resolver, &clock = clock_] {
           Coordinator::Options start = options;
           const bool is_named = start.listen && start.listen->host.empty();
           if (is_named) start.listen->only = HostsToListenOn(host, resolver);
-          return Coordinator::Start(std::move(start));
+          return Coordinator::Start(std::move(start), clock);
         },
         [this](absl::StatusOr<std::unique_ptr<Coordinator>>& started) {
           if (started.ok()) hosted_ = *std::move(started);
@@ -294,8 +295,9 @@ class Client final : public RendezvousClient {
     auto listener = [this, inbox = inbox_, number = ++links_](const ContactEvent& event) {
       inbox->Post([this, number, event] { Hear(number, event); });
     };
-    link_ = action.is_local ? OpenLocalLink(hosted_->inbox(), std::move(listener))
-                            : OpenGrpcLink(address_, options_.tunnels.get(), std::move(listener));
+    link_ = action.is_local
+                ? OpenLocalLink(hosted_->inbox(), std::move(listener))
+                : OpenGrpcLink(address_, options_.tunnels.get(), std::move(listener), clock_);
   }
 
   void Hear(uint64_t number, const ContactEvent& event) {
@@ -322,6 +324,7 @@ class Client final : public RendezvousClient {
 
   const RendezvousOptions options_;
   const EventHandler handler_;
+  const Clock& clock_;
   // Shared with whoever may post late: links, errands, a coordinator that stops.
   const std::shared_ptr<Mailbox> inbox_ = std::make_shared<Mailbox>();
   // Shared with the helper's errands.
@@ -353,8 +356,9 @@ class Client final : public RendezvousClient {
 }  // namespace
 
 std::unique_ptr<RendezvousClient> ConnectRendezvous(RendezvousOptions options,
-                                                    RendezvousClient::EventHandler handler) {
-  return std::make_unique<Client>(std::move(options), std::move(handler));
+                                                    RendezvousClient::EventHandler handler,
+                                                    const Clock& clock) {
+  return std::make_unique<Client>(std::move(options), std::move(handler), clock);
 }
 
 }  // namespace ddprun::rendezvous

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/client/rendezvous_client.h"
@@ -40,8 +41,10 @@ struct RendezvousOptions : ContactOptions {
 // binding and connecting happen on threads of the client, and what goes wrong comes as an event
 // (RendezvousFailed, with the address and the cause). Where this agent hosts the coordinator the
 // client owns it, and NodeInfo::is_endpoint_node is filled in.
+// `clock` outlives the client, its link and the coordinator.
 std::unique_ptr<RendezvousClient> ConnectRendezvous(RendezvousOptions options,
-                                                    RendezvousClient::EventHandler handler);
+                                                    RendezvousClient::EventHandler handler,
+                                                    const Clock& clock);
 
 }  // namespace ddprun::rendezvous
 

@@ -83,7 +83,7 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
   return look;
 }
 
-ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
+ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start, const Clock& clock) {
   if (start.identity != nullptr) {
     // No other node would believe it.
     if (const absl::Status status = start.identity->Check(); !status.ok()) {
@@ -112,7 +112,8 @@ ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start) {
                                                        .resolver = std::move(candidacy.resolver),
                                                        .first_member = candidacy.first_member});
   start.memory = leadership;
-  absl::StatusOr<std::unique_ptr<Coordinator>> started = Coordinator::Start(std::move(start));
+  absl::StatusOr<std::unique_ptr<Coordinator>> started =
+      Coordinator::Start(std::move(start), clock);
   if (!started.ok()) return {AnswerOf(started.status()), nullptr};
   const Leader& leader = leadership->leader();
   return {Hosted{.place = EndpointText(leader.address, leader.port)}, *std::move(started)};

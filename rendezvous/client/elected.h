@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/client/look.h"
 #include "rendezvous/etcd/etcd_client.h"
@@ -45,7 +46,7 @@ struct ElectedHost {
   std::unique_ptr<Coordinator> coordinator;  // kHosting
 };
 // A coordinator on a free port of this machine, as the job's leader if etcd agrees.
-ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start);
+ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start, const Clock& clock);
 
 }  // namespace ddprun::rendezvous
 

@@ -18,11 +18,11 @@ namespace {
 
 std::atomic<int> live_streams{0};
 
-ContactEvent ToContactEvent(const v1::CoordinatorMessage& message) {
+ContactEvent ToContactEvent(const v1::CoordinatorMessage& message, TimePoint now) {
   // An unknown kind is a newer coordinator's, and shows as well that it lives.
   if (message.kind_case() == v1::CoordinatorMessage::KIND_NOT_SET) return BeatAnswered{};
   if (message.has_heartbeat_reply()) return BeatAnswered{message.heartbeat_reply().sequence()};
-  absl::StatusOr<Action> action = FromProto(message, SteadyNow());
+  absl::StatusOr<Action> action = FromProto(message, now);
   if (action.ok()) return Heard{InstanceOf(message), *std::move(action)};
   return LinkEnded{true, absl::StrCat("sent a malformed message: ", action.status().message())};
 }
@@ -47,8 +47,8 @@ LinkEnded ToLinkEnded(const grpc::Status& status) {
 class GrpcLink final : public Link,
                        public grpc::ClientBidiReactor<v1::AgentMessage, v1::CoordinatorMessage> {
  public:
-  GrpcLink(const std::shared_ptr<grpc::Channel>& channel, Listener listener)
-      : stub_(v1::Rendezvous::NewStub(channel)), listener_(std::move(listener)) {
+  GrpcLink(const std::shared_ptr<grpc::Channel>& channel, Listener listener, const Clock& clock)
+      : stub_(v1::Rendezvous::NewStub(channel)), listener_(std::move(listener)), clock_(clock) {
     ++live_streams;
   }
   ~GrpcLink() override { --live_streams; }
@@ -69,7 +69,7 @@ class GrpcLink final : public Link,
       if (!ok || is_abandoned_) return ReleaseHold();
       is_unread_ = true;
     }
-    Tell(ToContactEvent(incoming_));
+    Tell(ToContactEvent(incoming_, clock_.Now()));
   }
 
   void OnWriteDone(bool ok) override {
@@ -135,6 +135,7 @@ class GrpcLink final : public Link,
 
   const std::unique_ptr<v1::Rendezvous::Stub> stub_;
   const Listener listener_;
+  const Clock& clock_;
   grpc::ClientContext context_;
   std::shared_ptr<GrpcLink> self_;
   v1::CoordinatorMessage incoming_;  // of gRPC unless is_unread_
@@ -188,9 +189,10 @@ OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener) {
   return OwnedLink(link.get(), [link](Link*) mutable { std::exchange(link, nullptr)->Abandon(); });
 }
 
-OwnedLink OpenGrpcLink(const SocketAddress& address, Tunnels* tunnels, Link::Listener listener) {
+OwnedLink OpenGrpcLink(const SocketAddress& address, Tunnels* tunnels, Link::Listener listener,
+                       const Clock& clock) {
   PrepareGrpc();
-  auto link = std::make_shared<GrpcLink>(ChannelTo(address, tunnels), std::move(listener));
+  auto link = std::make_shared<GrpcLink>(ChannelTo(address, tunnels), std::move(listener), clock);
   link->Begin(link);
   return OwnedLink(link.get(), [link](Link*) mutable { std::exchange(link, nullptr)->Abandon(); });
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/client/contact_core.h"
 #include "rendezvous/client/tunnels.h"
 #include "rendezvous/net/socket_address.h"
@@ -38,8 +39,9 @@ using OwnedLink = std::unique_ptr<Link, std::function<void(Link*)>>;
 OwnedLink OpenLocalLink(std::shared_ptr<Inbox> inbox, Link::Listener listener);
 
 // To the coordinator at `address`, through `tunnels` unless there are none. Connects and opens the
-// stream.
-OwnedLink OpenGrpcLink(const SocketAddress& address, Tunnels* tunnels, Link::Listener listener);
+// stream. What it hears is dated by `clock`, which outlives it.
+OwnedLink OpenGrpcLink(const SocketAddress& address, Tunnels* tunnels, Link::Listener listener,
+                       const Clock& clock);
 
 // Streams that gRPC has not let go of yet.
 int CountGrpcLinksForTest();

@@ -37,7 +37,7 @@ Resolution MemberNames::Resolve(size_t member, TimePoint by) {
     return {Resolution::Outcome::kFound, "", {*address}};
   }
   const bool is_first = !thread_;
-  if (is_first) thread_.emplace(Duration{0});
+  if (is_first) thread_.emplace(Duration{0}, SteadyClock());
   if (!thread_->is_running()) return {Resolution::Outcome::kTemporary, kNoThreadText, {}};
   DropOldRefusal(member);
   Ask(member);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "rendezvous/base/mailbox.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/rank_assignment.h"
 
@@ -21,7 +22,7 @@ Resolution ResolveSoon(const std::string& host, const Resolver& resolver) {
   }
   const auto answer = std::make_shared<std::promise<Resolution>>();
   std::future<Resolution> found = answer->get_future();
-  const HelperThread thread(Duration{0});
+  const HelperThread thread(Duration{0}, SteadyClock());
   thread.Post([answer, host, resolver] { answer->set_value(resolver(host, 0)); });
   if (found.wait_for(kResolverPatience) == std::future_status::ready) return found.get();
   return {};

@@ -16,7 +16,6 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/core/question_desk.h"
 #include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/core/text.h"
@@ -43,13 +42,15 @@ constexpr Duration kDesertionPatience = std::chrono::seconds(1);
 class Coordinator::Loop final : public Inbox, public std::enable_shared_from_this<Loop> {
  public:
   // `memory`: where records go; null: nowhere.
-  Loop(Options& options, const Beginning& beginning, std::shared_ptr<JobMemory> memory)
-      : memory_(std::move(memory)),
+  Loop(Options& options, const Beginning& beginning, std::shared_ptr<JobMemory> memory,
+       const Clock& clock)
+      : clock_(clock),
+        memory_(std::move(memory)),
         log_step_(std::move(options.log_step)),
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
         gives_keys_(options.identity != nullptr),
-        machine_(options.policy, beginning, SteadyNow()),
+        machine_(options.policy, beginning, clock.Now()),
         verdict_(beginning.verdict),
         run_id_(options.policy ? options.policy->run_id : beginning.run_id) {}
 
@@ -75,7 +76,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
           if constexpr (requires { any.session; }) any.session = session;
         },
         event);
-    mailbox_.Post([this, session, posted = SteadyNow(), event = std::move(event)]() mutable {
+    mailbox_.Post([this, session, posted = clock_.Now(), event = std::move(event)]() mutable {
       Apply(session, posted, event);
     });
   }
@@ -93,8 +94,11 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   // Waits for `patience` at most. Whether every node has left the job, of which a round was.
   bool AwaitDesertion(Duration patience) {
+    const TimePoint until = clock_.Now() + patience;
     std::unique_lock lock(mutex_);
-    left_.wait_for(lock, patience, [this] { return !has_nodes_.value_or(false) || verdict_; });
+    while (has_nodes_.value_or(false) && !verdict_ && clock_.Now() < until) {
+      left_.wait_for(lock, clock_.Left(until));
+    }
     return has_nodes_ == false;
   }
 
@@ -125,10 +129,10 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   void Run() {
     // What agents said comes before deadlines that may have passed meanwhile: a coordinator that
     // was stopped for a while finds their heartbeats in the mailbox.
-    while (mailbox_.RunUntil(NextDeadline())) {
+    while (mailbox_.RunFor(clock_.Left(NextDeadline()))) {
       bool has_waited = false;
       if (!AwaitTurn(has_waited) || has_waited) continue;
-      const TimePoint now = SteadyNow();
+      const TimePoint now = clock_.Now();
       if (memory_ != nullptr) memory_->Look(now);
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
@@ -147,16 +151,16 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     // What is left in the mailbox of a session that the machine had closed is dropped.
     if (session == nullptr && !std::holds_alternative<Recorded>(event)) return;
     if (is_break) Forget(id);
-    const TimePoint now = SteadyNow();
+    const TimePoint now = clock_.Now();
     AddWait(now - posted, event);  // for our turn above all
     StepMachine(now, event);
     AskDesk(now, id, event);
     if (session != nullptr && !is_break) session->Processed(current(), event);
   }
 
-  std::optional<TimePoint> NextDeadline() const {
-    const std::optional<TimePoint> machine = machine_.NextDeadline(), desk = desk_.NextDeadline();
-    return machine && desk ? std::min(*machine, *desk) : machine ? machine : desk;
+  TimePoint NextDeadline() const {
+    return std::min(machine_.NextDeadline().value_or(TimePoint::max()),
+                    desk_.NextDeadline().value_or(TimePoint::max()));
   }
 
   void AskDesk(TimePoint now, SessionId id, const Event& event) {
@@ -270,6 +274,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     sessions_.erase(id);
   }
 
+  const Clock& clock_;
   const std::shared_ptr<JobMemory> memory_;
   const std::function<void(const std::string&)> log_step_;
   const std::function<void()> on_finished_;
@@ -308,7 +313,7 @@ struct Coordinator::Door {
   }
 
   absl::Status Open(const std::shared_ptr<Loop>& loop, std::vector<UniqueFd> sockets,
-                    Options& options) {
+                    Options& options, const Clock& clock) {
     const auto run_id = [loop] { return CleanText(loop->run_id()); };
     auto started = StartGrpcFrontend(loop, run_id, connections);
     if (!started.ok()) return started.status();
@@ -326,7 +331,7 @@ struct Coordinator::Door {
                                  },
                              .identity = std::move(options.identity),
                              .is_for_own_user = options.is_for_own_user},
-                            SteadyClock());
+                            clock);
     if (!listening.ok()) return listening.status();
     listener = *std::move(listening);
     return absl::OkStatus();
@@ -335,7 +340,8 @@ struct Coordinator::Door {
 
 Coordinator::Coordinator() = default;
 
-absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options) {
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options,
+                                                                const Clock& clock) {
   // The port first, which one coordinator alone can have: of several agents on this host that try
   // at once only the winner touches the job's file. A start that fails lets go of it last.
   ListeningSockets listening;
@@ -354,7 +360,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   coordinator->forgets_deserted_ = !options.run_dir.empty() && !options.is_apart;
   std::shared_ptr<JobMemory> memory = std::move(options.memory);
   if (memory == nullptr && !options.run_dir.empty()) {
-    auto opened = JobFile::Open(std::move(options.run_dir), std::move(options.on_file_lost));
+    auto opened = JobFile::Open(std::move(options.run_dir), clock, std::move(options.on_file_lost));
     if (!opened.ok()) return opened.status();
     memory = *std::move(opened);
   }
@@ -363,12 +369,12 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options)
   if (!beginning.ok()) return beginning.status();
   beginning->run_id = std::move(options.run_id);
   coordinator->memory_ = memory;
-  coordinator->loop_ = std::make_shared<Loop>(options, *beginning, std::move(memory));
+  coordinator->loop_ = std::make_shared<Loop>(options, *beginning, std::move(memory), clock);
   if (absl::Status status = coordinator->loop_->Start(); !status.ok()) return status;
   if (!options.listen) return coordinator;
   coordinator->door_ = std::make_unique<Door>();
   const absl::Status opened =
-      coordinator->door_->Open(coordinator->loop_, std::move(listening.sockets), options);
+      coordinator->door_->Open(coordinator->loop_, std::move(listening.sockets), options, clock);
   if (!opened.ok()) return opened;
   return coordinator;
 }

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/types.h"
@@ -72,8 +73,8 @@ class Coordinator {
 
   // ALREADY_EXISTS: the port is taken, or by the memory's word the job. UNAVAILABLE,
   // INVALID_ARGUMENT: other trouble with the address. All name it. RESOURCE_EXHAUSTED: the system
-  // has no thread for it.
-  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options);
+  // has no thread for it. `clock` outlives it, and its file's threads.
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(Options options, const Clock& clock);
   // Stops.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;

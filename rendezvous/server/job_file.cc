@@ -23,7 +23,6 @@
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/wire/convert.h"
 
@@ -280,6 +279,7 @@ void ForgetJob(const std::string& run_dir) {
 }
 
 struct JobFile::Next {
+  const Clock& clock;
   std::mutex mutex;
   std::optional<Record> record;
   std::vector<std::function<void()>> on_written;  // one a verdict: a job has one
@@ -308,7 +308,7 @@ struct JobFile::Next {
   // The file system has done what it was asked for. A record may have come meanwhile.
   void Answered() {
     const std::lock_guard lock(mutex);
-    asked_at = record ? std::optional(SteadyNow()) : std::nullopt;
+    asked_at = record ? std::optional(clock.Now()) : std::nullopt;
     work = Work::kWrite;
     is_silence_told = false;
   }
@@ -319,17 +319,20 @@ struct JobFile::Next {
   }
 };
 
-JobFile::JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure)
+JobFile::JobFile(std::string run_dir, const Clock& clock,
+                 std::function<void(const std::string&)> on_failure)
     : run_dir_(std::move(run_dir)),
-      next_(std::make_shared<Next>()),
-      thread_(kEndLimit),
-      teller_(kWordsLimit) {
+      clock_(clock),
+      next_(std::make_shared<Next>(clock)),
+      thread_(kEndLimit, clock),
+      teller_(kWordsLimit, clock) {
   next_->on_failure = std::move(on_failure);
 }
 
 absl::StatusOr<std::unique_ptr<JobFile>> JobFile::Open(
-    std::string run_dir, std::function<void(const std::string&)> on_failure) {
-  auto file = std::unique_ptr<JobFile>(new JobFile(std::move(run_dir), std::move(on_failure)));
+    std::string run_dir, const Clock& clock, std::function<void(const std::string&)> on_failure) {
+  auto file =
+      std::unique_ptr<JobFile>(new JobFile(std::move(run_dir), clock, std::move(on_failure)));
   if (file->thread_.is_running() && file->teller_.is_running()) return file;
   return absl::ResourceExhaustedError(
       absl::StrCat("start a thread for the job's file: ", kNoThreadText));
@@ -340,7 +343,7 @@ absl::StatusOr<Beginning> JobFile::Begin(uint16_t, Duration timeout) {
   std::future<absl::StatusOr<Beginning>> beginning = begun->get_future();
   {
     const std::lock_guard lock(next_->mutex);
-    next_->asked_at = SteadyNow();
+    next_->asked_at = clock_.Now();
     next_->work = Work::kRead;
   }
   thread_.Post([begun, next = next_, run_dir = run_dir_] {
@@ -354,7 +357,7 @@ absl::StatusOr<Beginning> JobFile::Begin(uint16_t, Duration timeout) {
     ForgetAbandonedJobs(run_dir);
     next->Answered();
   });
-  if (beginning.wait_for(timeout) == std::future_status::ready) return beginning.get();
+  if (IsReadyBy(beginning, clock_.Now() + timeout, clock_)) return beginning.get();
   return BeginAnew();
 }
 
@@ -362,7 +365,7 @@ void JobFile::Write(const Record& record, std::function<void()> on_written) {
   const std::lock_guard lock(next_->mutex);
   if (!next_->record) thread_.Post([next = next_, run_dir = run_dir_] { next->Write(run_dir); });
   next_->record = record;
-  if (!next_->asked_at) next_->asked_at = SteadyNow();
+  if (!next_->asked_at) next_->asked_at = clock_.Now();
   if (on_written) next_->on_written.push_back(std::move(on_written));
 }
 
@@ -389,12 +392,12 @@ void JobFile::Forget(Duration timeout) {
     forgotten->set_value();
   });
   const Duration for_words = std::min(kWordsLimit, timeout / 4);
-  const std::future_status end = forgotten->get_future().wait_for(timeout - for_words);
-  if (end == std::future_status::ready) return;
+  const TimePoint end = clock_.Now() + timeout;
+  if (IsReadyBy(forgotten->get_future(), end - for_words, clock_)) return;
   Tell(StaysText(run_dir_));
   const auto told = std::make_shared<std::promise<void>>();
   teller_.Post([told] { told->set_value(); });
-  told->get_future().wait_for(for_words);
+  (void)IsReadyBy(told->get_future(), end, clock_);
 }
 
 }  // namespace ddprun::rendezvous

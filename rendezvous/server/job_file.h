@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/mailbox.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/core/types.h"
@@ -47,12 +48,14 @@ class JobFile final : public JobMemory {
  public:
   static constexpr Duration kSilentAfter = std::chrono::seconds(5);
 
-  // RESOURCE_EXHAUSTED: the system has no thread left. `on_failure`, which may be empty, is told
-  // what keeps a record from the disk, once until one gets there again: an error, or, by Look, that
-  // the disk has not answered for kSilentAfter. By Forget it is told that the record stays, as the
-  // disk does not answer. It is told on threads that may outlive this object.
+  // RESOURCE_EXHAUSTED: the system has no thread left. `clock` outlives its threads. `on_failure`,
+  // which may be empty, is told what keeps a record from the disk, once until one gets there again:
+  // an error, or, by Look, that the disk has not answered for kSilentAfter. By Forget it is told
+  // that the record stays, as the disk does not answer. It is told on threads that may outlive this
+  // object.
   static absl::StatusOr<std::unique_ptr<JobFile>> Open(
-      std::string run_dir, std::function<void(const std::string&)> on_failure = {});
+      std::string run_dir, const Clock& clock,
+      std::function<void(const std::string&)> on_failure = {});
   // BeginJob; then removes what coordinators that were killed an hour ago and more have left beside
   // `run_dir`, files named "job" in folders. A file that does not answer within `timeout` is as
   // good as none: agents bring back what they know.
@@ -65,11 +68,13 @@ class JobFile final : public JobMemory {
  private:
   struct Next;  // to be written; shared with the thread
 
-  JobFile(std::string run_dir, std::function<void(const std::string&)> on_failure);
+  JobFile(std::string run_dir, const Clock& clock,
+          std::function<void(const std::string&)> on_failure);
 
   void Tell(std::string text) const;
 
   const std::string run_dir_;
+  const Clock& clock_;
   const std::shared_ptr<Next> next_;
   HelperThread thread_;
   const HelperThread teller_;  // of that the first one hangs

@@ -23,25 +23,25 @@ TEST_CASE("mailbox: tasks run in order, those posted before the close included, 
     mailbox.Post([&] { done.push_back("third"); });
   });
   mailbox.Post([&] { done.push_back("second"); });
-  CHECK(mailbox.RunUntil(std::nullopt));
+  CHECK(mailbox.RunFor());
   CHECK(done == std::vector<std::string>{"first", "second"});
   mailbox.Close();
   mailbox.Post([&] { done.push_back("too late"); });
-  CHECK_FALSE(mailbox.RunUntil(std::nullopt));
+  CHECK_FALSE(mailbox.RunFor());
   CHECK(done == std::vector<std::string>{"first", "second", "third"});
 }
 
 TEST_CASE("mailbox: without a task it is left at the deadline") {
   Mailbox mailbox;
   const TimePoint deadline = SteadyNow() + std::chrono::milliseconds(5);
-  CHECK(mailbox.RunUntil(deadline));
+  CHECK(mailbox.RunFor(std::chrono::milliseconds(5)));
   CHECK(SteadyNow() >= deadline);
 }
 
 TEST_CASE("helper thread: its end waits for what was posted") {
   bool is_done = false;
   {
-    const HelperThread helper(kPatience);
+    const HelperThread helper(kPatience, SteadyClock());
     REQUIRE(helper.is_running());
     helper.Post([&is_done] { is_done = true; });
   }
@@ -53,7 +53,7 @@ TEST_CASE("helper thread: one that hangs is left behind, with what its task owns
   const auto owned = std::make_shared<std::promise<void>>();
   std::future<void> ended = owned->get_future();
   {
-    const HelperThread helper(std::chrono::milliseconds(1));
+    const HelperThread helper(std::chrono::milliseconds(1), SteadyClock());
     REQUIRE(helper.is_running());
     helper.Post([owned, gate = release.get_future().share()] {
       gate.wait();

@@ -92,7 +92,7 @@ TEST_CASE("expired: who has such a certificate does not lead a job") {
   const Nodes& nodes = TheNodes();
   Coordinator::Options start;
   start.identity = nodes.expired;
-  const ElectedHost host = HostAsLeader({}, std::move(start));
+  const ElectedHost host = HostAsLeader({}, std::move(start), SteadyClock());
   CHECK(host.coordinator == nullptr);
   CHECK(host.answer.outcome == Hosted::Outcome::kExpired);
   CHECK(host.answer.text == std::string(nodes.expired->Check().message()));

@@ -58,7 +58,7 @@ std::unique_ptr<Coordinator> StartCoordinator(const std::string& token, int node
   options.policy = TestPolicy(nodes, nodes);
   options.listen = Coordinator::Listen{.host = "127.0.0.1", .port = 0};
   if (!token.empty()) options.identity = Token(token);
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
   return *std::move(coordinator);
 }
@@ -72,7 +72,7 @@ struct Agent {
     options.endpoint_port = port;
     options.is_host = false;
     options.tunnels = TunnelsWith(token);
-    client = ConnectRendezvous(std::move(options), log.handler());
+    client = ConnectRendezvous(std::move(options), log.handler(), SteadyClock());
     client->Join(TestNode(id, 4001));
   }
   EventLog log;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/sockets.h"
@@ -53,7 +54,8 @@ void EndTogether(RendezvousClient& a, EventLog& log_a, RendezvousClient& b, Even
 
 TEST_CASE("connect: standalone forms a round without any port") {
   EventLog log;
-  auto client = ConnectRendezvous(Options(Mode::kStandalone, 1, 0, ""), log.handler());
+  auto client =
+      ConnectRendezvous(Options(Mode::kStandalone, 1, 0, ""), log.handler(), SteadyClock());
   const auto contact = log.Await<ContactMade>();
   REQUIRE(contact);
   CHECK(contact->is_hosted_here);
@@ -78,8 +80,10 @@ TEST_CASE("connect: of two agents on the endpoint's host one hosts, with a proxy
   ReservedPort port;
   EventLog log_a;
   EventLog log_b;
-  auto a = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler());
-  auto b = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_b.handler());
+  auto a =
+      ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler(), SteadyClock());
+  auto b =
+      ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_b.handler(), SteadyClock());
   a->Join(TestNode("a", 4001));
   b->Join(TestNode("b", 4002));
   FinishTogether(*a, log_a, *b, log_b);
@@ -93,10 +97,11 @@ TEST_CASE(
   const std::string place = "127.0.0.1:" + std::to_string(port.port());
   EventLog log_a;
   EventLog log_b;
-  auto a = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler());
+  auto a =
+      ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log_a.handler(), SteadyClock());
   RendezvousOptions as_client = Options(Mode::kDynamic, 2, port.port());
   as_client.is_host = false;
-  auto b = ConnectRendezvous(std::move(as_client), log_b.handler());
+  auto b = ConnectRendezvous(std::move(as_client), log_b.handler(), SteadyClock());
   a->Join(TestNode("a", 4001));
   b->Join(TestNode("b", 4002));
   const auto at_a = log_a.Await<ContactMade>();
@@ -117,7 +122,7 @@ TEST_CASE("connect: an agent that is there before its coordinator waits, says so
   EventLog host_log;
   RendezvousOptions early = Options(Mode::kDynamic, 2, port.port());
   early.is_host = false;
-  auto client = ConnectRendezvous(early, early_log.handler());
+  auto client = ConnectRendezvous(early, early_log.handler(), SteadyClock());
   client->Join(TestNode("early", 4001));
   const auto waiting = early_log.Await<Waiting>();
   REQUIRE(waiting);
@@ -126,7 +131,8 @@ TEST_CASE("connect: an agent that is there before its coordinator waits, says so
       " (last try: Connection refused)";
   CHECK(waiting->reason == expected);
   CHECK(waiting->deadline.has_value());
-  auto host = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), host_log.handler());
+  auto host =
+      ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), host_log.handler(), SteadyClock());
   host->Join(TestNode("host", 4002));
   FinishTogether(*client, early_log, *host, host_log);
   EndTogether(*client, early_log, *host, host_log);
@@ -151,8 +157,8 @@ TEST_CASE("connect: static shares its port with the store and keeps the given ra
     store_connections.push_back(std::move(fd));
     arrived.notify_all();
   };
-  auto b = ConnectRendezvous(second, log_1.handler());
-  auto a = ConnectRendezvous(first, log_0.handler());
+  auto b = ConnectRendezvous(second, log_1.handler(), SteadyClock());
+  auto a = ConnectRendezvous(first, log_0.handler(), SteadyClock());
   NodeInfo node_0 = TestNode("x", port.port());
   NodeInfo node_1 = TestNode("a", port.port());
   node_0.node_rank = 0;
@@ -180,7 +186,7 @@ TEST_CASE("connect: a port held by another program is an error that names the po
       {silent.port(), "in use and silent for 15 s (no answer within 5 s)"}};
   for (const auto& [port, what] : given) {
     EventLog log;
-    auto client = ConnectRendezvous(Options(Mode::kDynamic, 1, port), log.handler());
+    auto client = ConnectRendezvous(Options(Mode::kDynamic, 1, port), log.handler(), SteadyClock());
     const auto failed = log.Await<RendezvousFailed>();
     REQUIRE_MESSAGE(failed, log.Text());
     const std::string expected = "port " + std::to_string(port);
@@ -194,7 +200,7 @@ TEST_CASE("connect: a client names a foreign program on the coordinator's port")
   EventLog log;
   RendezvousOptions options = Options(Mode::kDynamic, 1, http.port());
   options.is_host = false;
-  auto client = ConnectRendezvous(options, log.handler());
+  auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
   CHECK_MESSAGE(failed->message.find("held by another program") != std::string::npos,
@@ -208,7 +214,7 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   RendezvousOptions options = Options(Mode::kDynamic, 2, port.port(), "localhost");
   options.is_host = false;
   options.policy.join_timeout = std::chrono::milliseconds(100);
-  auto client = ConnectRendezvous(options, log.handler());
+  auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
@@ -225,7 +231,7 @@ TEST_CASE("connect: the name that others would be told must resolve, whoever hos
     RendezvousOptions options = Options(mode, 1, port.port());
     options.local_addr = "no-such-host.invalid";
     options.local_addr_source = "PET_LOCAL_ADDR";
-    auto client = ConnectRendezvous(options, log.handler());
+    auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
     client->Join(TestNode("a"));
     const auto failed = log.Await<RendezvousFailed>();
     REQUIRE_MESSAGE(failed, log.Text());
@@ -239,7 +245,7 @@ TEST_CASE("connect: a coordinator listens where it is told to, and nowhere else"
   EventLog log;
   RendezvousOptions options = Options(Mode::kDynamic, 1, port.port());
   options.listen_host = "127.0.0.1";
-  auto client = ConnectRendezvous(options, log.handler());
+  auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   REQUIRE_MESSAGE(log.Await<ContactMade>(), log.Text());
   CHECK(TryConnectTo(port.port()).is_open());
   CHECK_FALSE(TryConnectTo(port.port(), "127.0.0.2").is_open());
@@ -249,7 +255,7 @@ TEST_CASE("connect: an address that others are told need not be one of this mach
   EventLog log;
   RendezvousOptions options = Options(Mode::kStandalone, 1, 0, "");
   options.local_addr = "192.0.2.7";
-  auto client = ConnectRendezvous(options, log.handler());
+  auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   client->Join(TestNode("a", 4001));
   REQUIRE_MESSAGE(log.Await<Assigned>(), log.Text());
 }
@@ -259,7 +265,7 @@ TEST_CASE("connect: a client that waits stops at once, without a word more") {
   EventLog log;
   RendezvousOptions options = Options(Mode::kDynamic, 2, port.port());
   options.is_host = false;
-  auto client = ConnectRendezvous(options, log.handler());
+  auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   client->Join(TestNode("a"));
   REQUIRE(log.Await<Waiting>());
   client->Leave("SIGINT", true);
@@ -277,9 +283,9 @@ TEST_CASE("connect: the agent at the endpoint takes the port of one that is gone
   RendezvousOptions options = Options(Mode::kDynamic, 1, port.port());
   options.policy = TestPolicy(1, 2);
   options.policy.last_call = std::chrono::milliseconds(1);
-  auto first = ConnectRendezvous(options, log_a.handler());
+  auto first = ConnectRendezvous(options, log_a.handler(), SteadyClock());
   REQUIRE_MESSAGE(log_a.Await<ContactMade>(), log_a.Text());
-  auto survivor = ConnectRendezvous(options, log_b.handler());
+  auto survivor = ConnectRendezvous(options, log_b.handler(), SteadyClock());
   first->Join(TestNode("a", 4001));
   REQUIRE_MESSAGE(log_a.Await<Assigned>(), log_a.Text());
   survivor->Join(TestNode("b", 4002));
@@ -306,10 +312,11 @@ TEST_CASE("connect: nobody takes the port of a coordinator that runs apart") {
   Coordinator::Options apart;
   apart.is_apart = true;
   apart.listen = Coordinator::Listen{.host = "", .port = port.port()};
-  auto coordinator = Coordinator::Start(apart);
+  auto coordinator = Coordinator::Start(apart, SteadyClock());
   REQUIRE(coordinator.ok());
   // The endpoint is this machine's.
-  auto client = ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log.handler());
+  auto client =
+      ConnectRendezvous(Options(Mode::kDynamic, 2, port.port()), log.handler(), SteadyClock());
   client->Join(TestNode("a"));
   REQUIRE_MESSAGE(log.Await<Waiting>(), log.Text());
   coordinator->reset();
@@ -318,7 +325,7 @@ TEST_CASE("connect: nobody takes the port of a coordinator that runs apart") {
   // It says that it waits; in its stead it would have said that it hosts.
   REQUIRE_MESSAGE(log.Await<Waiting>(), log.Text());
   CHECK(log.Text().find("hosted here") == std::string::npos);
-  coordinator = Coordinator::Start(apart);
+  coordinator = Coordinator::Start(apart, SteadyClock());
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
   CHECK_MESSAGE(log.Await<ContactRestored>(), log.Text());
 }
@@ -327,14 +334,16 @@ TEST_CASE("connect: a node of the next job waits until the last one has closed i
   ReservedPort port;
   EventLog log_a;
   EventLog log_b;
-  auto a = ConnectRendezvous(Options(Mode::kDynamic, 1, port.port()), log_a.handler());
+  auto a =
+      ConnectRendezvous(Options(Mode::kDynamic, 1, port.port()), log_a.handler(), SteadyClock());
   a->Join(TestNode("a", 4001));
   const auto at_a = log_a.Await<Assigned>();
   REQUIRE_MESSAGE(at_a, log_a.Text());
   a->ReportSucceeded(at_a->assignment.round);
   REQUIRE(log_a.Await<Concluded>());
   // The verdict is not acknowledged yet: the port stays open.
-  auto b = ConnectRendezvous(Options(Mode::kDynamic, 1, port.port()), log_b.handler());
+  auto b =
+      ConnectRendezvous(Options(Mode::kDynamic, 1, port.port()), log_b.handler(), SteadyClock());
   b->Join(TestNode("b", 4002));
   const auto waiting = log_b.Await<Waiting>();
   REQUIRE_MESSAGE(waiting, log_b.Text());
@@ -364,7 +373,7 @@ TEST_CASE("connect: a resolver that hangs holds up neither the end nor the destr
     changed.wait(lock, [&] { return may_answer; });
     return Resolution{};
   };
-  auto client = ConnectRendezvous(options, log.handler());
+  auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   {
     std::unique_lock lock(mutex);
     REQUIRE(changed.wait_for(lock, kPatience, [&] { return is_asked; }));

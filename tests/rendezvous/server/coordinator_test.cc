@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/server/job_file.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/local_agent.h"
@@ -38,7 +39,7 @@ std::unique_ptr<Coordinator> StartLocal(Policy policy, End* end = nullptr) {
   Coordinator::Options options;
   options.policy = std::move(policy);
   if (end != nullptr) options.on_finished = end->handler();
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE(coordinator.ok());
   return *std::move(coordinator);
 }
@@ -86,7 +87,7 @@ TEST_CASE("coordinator: each event and action is a line for the log") {
   options.policy = TestPolicy(1, 1);
   options.on_finished = end.handler();
   options.log_step = [&](const std::string& line) { lines.push_back(line); };
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE(coordinator.ok());
   LocalAgent client(**coordinator, TestPolicy(1, 1), log);
   client.Join(TestNode("a", 4001));
@@ -119,7 +120,7 @@ TEST_CASE("coordinator: the job's file stays where a round may go on, else it go
   const testing::TempDir dir;
   const std::string run = dir.File("run");
   const auto start = [&run] {
-    auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run});
+    auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run}, SteadyClock());
     REQUIRE(started.ok());
     return *std::move(started);
   };
@@ -140,7 +141,7 @@ TEST_CASE("coordinator: one that finds how the job had ended knows it from the s
   const std::string run = dir.File("run");
   const Verdict end{.exit_code = 7, .reason = "rank 3 failed", .first_failure = std::nullopt};
   REQUIRE(WriteJob(run, {.instance = {1, 2}, .epoch = Epoch{4}, .verdict = end}).ok());
-  auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run});
+  auto started = Coordinator::Start({.policy = TestPolicy(1, 1), .run_dir = run}, SteadyClock());
   REQUIRE(started.ok());
   CHECK((*started)->verdict() == end);
   (*started)->Stop();
@@ -153,7 +154,7 @@ TEST_CASE("coordinator: the job's file goes with the job") {
   EventLog log;
   End end;
   auto started = Coordinator::Start(
-      {.policy = TestPolicy(1, 1), .run_dir = run, .on_finished = end.handler()});
+      {.policy = TestPolicy(1, 1), .run_dir = run, .on_finished = end.handler()}, SteadyClock());
   REQUIRE(started.ok());
   const std::unique_ptr<Coordinator> coordinator = *std::move(started);
   LocalAgent client(*coordinator, TestPolicy(1, 1), log);
@@ -218,7 +219,7 @@ TEST_CASE("coordinator: without a policy the first node gives it, and its verdic
   Coordinator::Options options;
   options.is_apart = true;
   options.on_finished = end.handler();
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE(coordinator.ok());
   Policy policy = TestPolicy(2, 2);
   policy.first_cause_window = std::chrono::milliseconds(1);

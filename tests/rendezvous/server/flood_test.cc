@@ -238,11 +238,14 @@ class TalkativeNode {
   TalkativeNode(uint16_t port, const Policy& policy, int number) {
     RendezvousOptions options = RemoteOptions(port, policy);
     options.policy.run_id = "run-1";
-    client_ = ConnectRendezvous(std::move(options), [this](RendezvousEvent event) {
-      if (std::holds_alternative<Assigned>(event)) is_assigned_ = true;
-      const auto* asked = std::get_if<Asked>(&event);
-      if (asked != nullptr) client_->Answer(asked->id, std::string(kMaxAnswerBytes, 'x'));
-    });
+    client_ = ConnectRendezvous(
+        std::move(options),
+        [this](RendezvousEvent event) {
+          if (std::holds_alternative<Assigned>(event)) is_assigned_ = true;
+          const auto* asked = std::get_if<Asked>(&event);
+          if (asked != nullptr) client_->Answer(asked->id, std::string(kMaxAnswerBytes, 'x'));
+        },
+        SteadyClock());
     client_->Join(TestNode("n" + std::to_string(number), static_cast<uint16_t>(4000 + number)));
   }
   bool is_assigned() const { return is_assigned_; }

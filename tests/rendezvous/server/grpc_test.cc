@@ -30,7 +30,7 @@ TEST_CASE("grpc: a remote agent and the host's form a round, finish it and end t
   EventLog remote_log;
   RendezvousOptions host_options = RemoteOptions(port.port(), TestPolicy(2, 2));
   host_options.is_host = true;
-  auto host = ConnectRendezvous(std::move(host_options), host_log.handler());
+  auto host = ConnectRendezvous(std::move(host_options), host_log.handler(), SteadyClock());
   auto remote = Connect(port.port(), TestPolicy(2, 2), remote_log);
   remote->Join(TestNode("remote", 4002));
   REQUIRE_MESSAGE(remote_log.Await<ContactMade>(), remote_log.Text(), host_log.Text());
@@ -78,7 +78,7 @@ TEST_CASE("grpc: an endpoint that comes up 20 ms late is found by the next attem
     if (++attempts == 4) coordinator = StartListening(TestPolicy(1, 1), to);
     return ResolveName(host, to);
   };
-  const auto client = ConnectRendezvous(std::move(options), log.handler());
+  const auto client = ConnectRendezvous(std::move(options), log.handler(), SteadyClock());
   client->Join(TestNode("a"));
   CHECK_MESSAGE(log.Await<Assigned>(), log.Text());
   CHECK(attempts == 4);
@@ -147,7 +147,7 @@ TEST_CASE("grpc: a report that was held up on its way is as much older on receip
   options.policy = policy;
   options.listen = Coordinator::Listen{.host = "", .port = 0};
   options.log_step = [&steps](const std::string& line) { steps.Add(line); };
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
   Proxy proxy((*coordinator)->port());
   auto a = Connect((*coordinator)->port(), policy, log_a);
@@ -198,7 +198,8 @@ TEST_CASE("grpc: streams that are cut off while messages come are let go of") {
   auto coordinator = StartListening(TestPolicy(1, 1));
   SocketAddress address = ResolveName("127.0.0.1", coordinator->port()).addresses.front();
   for (int i = 0; i < 200; ++i) {
-    auto link = OpenGrpcLink(address, nullptr, [](const ContactEvent&) {});
+    auto link = OpenGrpcLink(
+        address, nullptr, [](const ContactEvent&) {}, SteadyClock());
     NodeJoined join;
     join.node = TestNode("n" + std::to_string(i));
     join.policy = TestPolicy(1, 1);
@@ -272,7 +273,7 @@ TEST_CASE("grpc: a second coordinator on a used port is an error that names the 
   Coordinator::Options options;
   options.policy = TestPolicy(1, 1);
   options.listen = Coordinator::Listen{.host = "", .port = first->port()};
-  const auto second = Coordinator::Start(std::move(options));
+  const auto second = Coordinator::Start(std::move(options), SteadyClock());
   CHECK(absl::IsAlreadyExists(second.status()));
   CHECK(second.status().message().find(std::to_string(first->port())) != std::string::npos);
 }

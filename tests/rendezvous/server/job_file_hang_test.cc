@@ -72,7 +72,8 @@ TEST_CASE(
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   const auto told = std::make_shared<Told>();
   {
-    auto file = JobFile::Open(run, [told](const std::string& text) { told->Add(text); });
+    auto file =
+        JobFile::Open(run, SteadyClock(), [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
     REQUIRE(beginning.ok());
@@ -104,8 +105,8 @@ TEST_CASE("job file: one that does not answer when it is written is told as such
   std::promise<void> ended;  // of the writing
   const auto told = std::make_shared<Told>();
   {
-    auto file =
-        JobFile::Open(directory.File("run"), [told](const std::string& text) { told->Add(text); });
+    auto file = JobFile::Open(directory.File("run"), SteadyClock(),
+                              [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
     WriteThrough(**file);
@@ -128,8 +129,8 @@ TEST_CASE("job file: at the end nothing is said of a disk that answers") {
   const testing::TempDir directory;
   const auto told = std::make_shared<Told>();
   {
-    auto file =
-        JobFile::Open(directory.File("run"), [told](const std::string& text) { told->Add(text); });
+    auto file = JobFile::Open(directory.File("run"), SteadyClock(),
+                              [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
     WriteThrough(**file);
@@ -146,7 +147,8 @@ TEST_CASE("job file: one that does not answer at the end is left behind, and is 
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   const auto told = std::make_shared<Told>();
   {
-    auto file = JobFile::Open(run, [told](const std::string& text) { told->Add(text); });
+    auto file =
+        JobFile::Open(run, SteadyClock(), [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::milliseconds(50)).ok());
     (*file)->Forget(std::chrono::milliseconds(50));

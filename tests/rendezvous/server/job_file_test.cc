@@ -228,7 +228,7 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
   const std::string run = directory.File("run");
   std::promise<void> written;
   {
-    auto file = JobFile::Open(run);
+    auto file = JobFile::Open(run, SteadyClock());
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
     Record record = FullRecord();
@@ -238,7 +238,7 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
     (*file)->Write(record, nullptr);
   }
   CHECK(BeginJob(run)->restart_count == 4);
-  auto again = JobFile::Open(run);
+  auto again = JobFile::Open(run, SteadyClock());
   REQUIRE(again.ok());
   (*again)->Forget(std::chrono::seconds(30));
   CHECK_FALSE(std::filesystem::exists(run));
@@ -247,7 +247,7 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
 TEST_CASE("job file: what was killed long ago is removed by the next job") {
   const testing::TempDir folder;
   const auto run_dir = [&](const char* name) { return (folder.path() / name).string(); };
-  const auto living = JobFile::Open(run_dir("living")).value();
+  const auto living = JobFile::Open(run_dir("living"), SteadyClock()).value();
   REQUIRE(living->Begin(0, std::chrono::seconds(10)).ok());
   for (const char* name : {"long_ago", "just_now"}) Next(run_dir(name));
   for (const char* name : {"living", "long_ago"}) {
@@ -255,7 +255,7 @@ TEST_CASE("job file: what was killed long ago is removed by the next job") {
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) - std::chrono::minutes(61));
   }
-  const auto next = JobFile::Open(run_dir("next")).value();
+  const auto next = JobFile::Open(run_dir("next"), SteadyClock()).value();
   const auto begun = next->Begin(0, std::chrono::seconds(10));
   REQUIRE(begun.ok());
   std::promise<void> done;  // behind the rest

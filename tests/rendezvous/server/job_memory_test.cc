@@ -83,7 +83,7 @@ std::unique_ptr<Coordinator> StartWith(std::shared_ptr<JobMemory> memory,
   options.log_step = std::move(log);
   options.policy = TestPolicy(1, 1);
   options.memory = std::move(memory);
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE(coordinator.ok());
   return *std::move(coordinator);
 }

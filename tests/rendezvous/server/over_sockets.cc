@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/tunnels.h"
 
 namespace ddprun::rendezvous {
@@ -19,7 +20,7 @@ std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port, Identi
   options.policy = std::move(policy);
   options.identity = std::move(identity);
   options.listen = Coordinator::Listen{.host = "", .port = port};
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
   return *std::move(coordinator);
 }
@@ -38,7 +39,7 @@ std::unique_ptr<RendezvousClient> Connect(uint16_t port, Policy policy, EventLog
                                           const std::string& host, const std::string& run_id) {
   RendezvousOptions options = RemoteOptions(port, std::move(policy), host);
   options.policy.run_id = run_id;
-  return ConnectRendezvous(std::move(options), log.handler());
+  return ConnectRendezvous(std::move(options), log.handler(), SteadyClock());
 }
 
 std::unique_ptr<RendezvousClient> ConnectInSecret(uint16_t port, Policy policy, EventLog& log,
@@ -47,7 +48,7 @@ std::unique_ptr<RendezvousClient> ConnectInSecret(uint16_t port, Policy policy, 
   auto tunnels = Tunnels::Start(std::move(identity));
   REQUIRE_MESSAGE(tunnels.ok(), tunnels.status().ToString());
   options.tunnels = *std::move(tunnels);
-  return ConnectRendezvous(std::move(options), log.handler());
+  return ConnectRendezvous(std::move(options), log.handler(), SteadyClock());
 }
 
 LoneMember::LoneMember(const Coordinator& coordinator, Identity identity) {

@@ -76,7 +76,7 @@ TEST_CASE("reattach: a coordinator apart is restarted while workers run, and not
     Coordinator::Options options;
     options.is_apart = true;
     options.listen = Coordinator::Listen{.host = "", .port = port.port()};
-    auto started = Coordinator::Start(std::move(options));
+    auto started = Coordinator::Start(std::move(options), SteadyClock());
     REQUIRE_MESSAGE(started.ok(), started.status().ToString());
     return *std::move(started);
   };

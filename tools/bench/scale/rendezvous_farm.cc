@@ -73,7 +73,7 @@ void RunCoordinator(int nodes, uint16_t port) {
   options.policy = JobPolicy(nodes);
   options.is_apart = true;
   options.listen = {.host = "127.0.0.1", .port = port};
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   if (!coordinator.ok()) Fail(std::string(coordinator.status().message()));
   std::printf("{\"port\": %d}\n", (*coordinator)->port());
   Obey([](const std::string&, int) { PrintUse(); });
@@ -118,9 +118,10 @@ class Agent {
     options.is_host = false;
     const std::string id = "node-" + std::to_string(number);
     node_ = {.id = NodeId{id}, .host = id, .local_world_size = 8, .store_port = 1};
-    client_ = ConnectRendezvous(std::move(options), [this](RendezvousEvent event) {
-      std::visit([this](auto& e) { Hear(e); }, event);
-    });
+    client_ = ConnectRendezvous(
+        std::move(options),
+        [this](RendezvousEvent event) { std::visit([this](auto& e) { Hear(e); }, event); },
+        SteadyClock());
     client_->Join(node_);
   }
 

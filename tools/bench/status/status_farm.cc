@@ -72,7 +72,7 @@ void RunCoordinator(int nodes) {
     pthread_getcpuclockid(pthread_self(), &clock);
     is_known = true;
   };
-  auto coordinator = Coordinator::Start(std::move(options));
+  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   if (!coordinator.ok()) Fail(std::string(coordinator.status().message()));
   std::printf("{\"port\": %d}\n", (*coordinator)->port());
   Obey([&](const std::string&, int) { PrintUse(is_known ? CpuTime_ms(clock) : 0); });
@@ -111,9 +111,10 @@ class Agent {
     options.endpoint_host = "127.0.0.1";
     options.endpoint_port = port;
     options.is_host = false;
-    client_ = ConnectRendezvous(std::move(options), [this](RendezvousEvent event) {
-      std::visit([this](auto& e) { Hear(e); }, event);
-    });
+    client_ = ConnectRendezvous(
+        std::move(options),
+        [this](RendezvousEvent event) { std::visit([this](auto& e) { Hear(e); }, event); },
+        SteadyClock());
     NodeInfo node{.id = NodeId{id}, .host = id, .local_world_size = kRanksOfNode};
     node.store_port = 1;  // nobody comes
     client_->Join(node);
