@@ -18,6 +18,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/server/job_file.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/virtual_clock.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -75,11 +76,12 @@ TEST_CASE(
     auto file =
         JobFile::Open(run, SteadyClock(), [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
+    const TimePoint before = SteadyNow();
     const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
     REQUIRE(beginning.ok());
     CHECK(beginning->instance.is_known());
     CHECK_FALSE(beginning->is_remembered);
-    (*file)->Look(SteadyNow());
+    (*file)->Look(before);
     CHECK(told->all() == "");
     for (int times = 0; times < 2; ++times) (*file)->Look(SteadyNow() + JobFile::kSilentAfter);
     CHECK(told->Await().starts_with("job file: read \"" + path +
@@ -127,9 +129,10 @@ TEST_CASE("job file: one that does not answer when it is written is told as such
 
 TEST_CASE("job file: at the end nothing is said of a disk that answers") {
   const testing::TempDir directory;
+  const testing::VirtualClock clock;  // not advanced: no limit comes
   const auto told = std::make_shared<Told>();
   {
-    auto file = JobFile::Open(directory.File("run"), SteadyClock(),
+    auto file = JobFile::Open(directory.File("run"), clock,
                               [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());

@@ -22,6 +22,7 @@
 #include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/virtual_clock.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -225,10 +226,12 @@ TEST_CASE("job file: a torn or flipped verdict is none") {
 
 TEST_CASE("job file: its thread writes the newest record and says so, then forgets it") {
   const testing::TempDir directory;
+  // Not advanced: the end waits for the last record, however slow the disk is.
+  const testing::VirtualClock clock;
   const std::string run = directory.File("run");
   std::promise<void> written;
   {
-    auto file = JobFile::Open(run, SteadyClock());
+    auto file = JobFile::Open(run, clock);
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
     Record record = FullRecord();
@@ -238,7 +241,7 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
     (*file)->Write(record, nullptr);
   }
   CHECK(BeginJob(run)->restart_count == 4);
-  auto again = JobFile::Open(run, SteadyClock());
+  auto again = JobFile::Open(run, clock);
   REQUIRE(again.ok());
   (*again)->Forget(std::chrono::seconds(30));
   CHECK_FALSE(std::filesystem::exists(run));
