@@ -15,12 +15,13 @@ Identity IdentityOf(const std::string& token) {
   return *std::move(identity);
 }
 
-std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port, Identity identity) {
+std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port, Identity identity,
+                                            const Clock& clock) {
   Coordinator::Options options;
   options.policy = std::move(policy);
   options.identity = std::move(identity);
   options.listen = Coordinator::Listen{.host = "", .port = port};
-  auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
+  auto coordinator = Coordinator::Start(std::move(options), clock);
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
   return *std::move(coordinator);
 }

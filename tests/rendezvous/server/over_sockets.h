@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/connect.h"
 #include "rendezvous/server/coordinator.h"
 #include "rendezvous/tls/identity.h"
@@ -20,7 +21,8 @@ Identity IdentityOf(const std::string& token);
 
 // On every address; port 0 is one that the system chooses. Without an identity all is plain.
 std::unique_ptr<Coordinator> StartListening(Policy policy, uint16_t port = 0,
-                                            Identity identity = nullptr);
+                                            Identity identity = nullptr,
+                                            const Clock& clock = SteadyClock());
 
 // An agent elsewhere: it never hosts.
 RendezvousOptions RemoteOptions(uint16_t port, Policy policy,
