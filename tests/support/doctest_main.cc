@@ -161,7 +161,8 @@ int RunCases(const Arguments& arguments, const SourceFile& file, SharedResults* 
   recording = &own;
   const int result = context.run();
   recording = nullptr;
-  results->Finish(result);
+  // A process that a case has forked, and that came back from it, is none of ours.
+  if (own.pid == getpid()) results->Finish(result);
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -28,6 +29,11 @@ struct Room {
   std::string Read() const { return {bytes, std::min<size_t>(size.load(), kSize)}; }
 };
 
+// The same in both processes.
+double NowSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 struct SharedResults::Header {
@@ -39,6 +45,7 @@ struct SharedResults::Header {
 struct SharedResults::Slot {
   std::atomic<CaseState> state;
   std::atomic<bool> is_skipped;
+  std::atomic<double> started_at;
   std::atomic<double> seconds;
   Room<1000> reason;
   Room<7000> failure;
@@ -59,7 +66,10 @@ SharedResults::Slot& SharedResults::slot(size_t index) const {
   return static_cast<Slot*>(memory_)[index + 1];
 }
 
-void SharedResults::Start(size_t index) { slot(index).state = CaseState::kRunning; }
+void SharedResults::Start(size_t index) {
+  slot(index).started_at = NowSeconds();
+  slot(index).state = CaseState::kRunning;
+}
 
 void SharedResults::AddFailure(size_t index, std::string_view text) {
   const std::lock_guard lock(mutex_);
@@ -85,6 +95,7 @@ void SharedResults::Finish(int exit_code) {
 CaseResult SharedResults::Read(size_t index) const {
   const Slot& from = slot(index);
   CaseResult result{.state = from.state, .seconds = from.seconds, .failure = from.failure.Read()};
+  if (result.state == CaseState::kRunning) result.seconds = NowSeconds() - from.started_at;
   if (from.is_skipped) result.skip_reason = from.reason.Read();
   return result;
 }

@@ -31,6 +31,7 @@ class SharedResults {
   // All cases have ended; the process goes on to exit with `exit_code`.
   void Finish(int exit_code);
 
+  // The time of a case that still runs is that since its start.
   CaseResult Read(size_t index) const;
   // Nothing where the process did not get to its end.
   std::optional<int> exit_code() const;
