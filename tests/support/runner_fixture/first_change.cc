@@ -1,0 +1,5 @@
+#include <doctest/doctest.h>
+
+#include "tests/support/runner_fixture/untouched.h"
+
+TEST_CASE("first change: finds the process untouched") { CheckAndChangeProcess(); }
