@@ -8,8 +8,8 @@
 namespace ddprun::testing {
 namespace {
 
-// A day: what is longer is a typing error, and would overflow where it is converted.
-constexpr double kMaxSeconds = 86400;
+// Eleven days: what is longer is a typing error, and would overflow where it is converted.
+constexpr double kMaxSeconds = 1e6;
 
 bool ReadPositive(const Environment& environment, const char* name, double* value,
                   std::string* error) {
@@ -48,7 +48,7 @@ bool ReadRunOptions(const Environment& environment, RunOptions* options, std::st
     return false;
   }
   if (limit_s * factor > kMaxSeconds) {
-    *error = "DDPRUN_TEST_FILE_LIMIT_S times DDPRUN_TEST_TIME_FACTOR: more than a day";
+    *error = "DDPRUN_TEST_FILE_LIMIT_S times DDPRUN_TEST_TIME_FACTOR: more than 1000000 s";
     return false;
   }
   options->file_limit = std::chrono::duration<double>(limit_s * factor);

@@ -45,6 +45,9 @@ TEST_CASE("run_options: an empty environment asks for nothing") {
 TEST_CASE("run_options: the limit is the product of two numbers") {
   CHECK(Read({{"DDPRUN_TEST_FILE_LIMIT_S", "7.5"}}).file_limit.count() == 7.5);
   CHECK(Read({{"DDPRUN_TEST_TIME_FACTOR", "4"}}).file_limit.count() == 480);
+  // Our longest limit with our greatest factor.
+  CHECK(Read({{"DDPRUN_TEST_FILE_LIMIT_S", "900"}, {"DDPRUN_TEST_TIME_FACTOR", "100"}})
+            .file_limit.count() == 90'000);
   CHECK(Read({{"DDPRUN_TEST_FILE_LIMIT_S", "3"}, {"DDPRUN_TEST_TIME_FACTOR", "2"}})
             .file_limit.count() == 6);
 }
@@ -57,7 +60,7 @@ TEST_CASE("run_options: what is no positive number is refused by name") {
     }
   }
   CHECK(Error({{"DDPRUN_TEST_FILE_LIMIT_S", "1e300"}, {"DDPRUN_TEST_TIME_FACTOR", "1e300"}}) ==
-        "DDPRUN_TEST_FILE_LIMIT_S times DDPRUN_TEST_TIME_FACTOR: more than a day");
+        "DDPRUN_TEST_FILE_LIMIT_S times DDPRUN_TEST_TIME_FACTOR: more than 1000000 s");
 }
 
 TEST_CASE("run_options: Bazel's variables") {
