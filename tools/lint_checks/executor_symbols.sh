@@ -16,8 +16,8 @@ labels=("$@")
 ((${#labels[@]} > 0)) || labels=(//launcher/agent //launcher/report:job_reporter //launcher/progress:trainer_progress //launcher/status:job_watch //launcher/control:control_plane //launcher/control:shared_text //launcher/control:http_server)
 log=$(mktemp "${TMPDIR:-/tmp}/ddprun-executor.XXXXXX")
 trap 'rm -f "$log"' EXIT
-bazel_ build "${labels[@]}" 2>"$log" || { cat "$log"; exit 1; }
-bin=$(bazel_ info bazel-bin 2>/dev/null)
+bazel_ build --config=opt "${labels[@]}" 2>"$log" || { cat "$log"; exit 1; }
+bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)
 
 status=0
 for label in "${labels[@]}"; do

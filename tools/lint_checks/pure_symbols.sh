@@ -21,9 +21,9 @@ targets="set($*)"
 (($# > 0)) || targets=$(pure_targets)
 mapfile -t labels < <(query "${with_sources//T/($targets)}" | sort)
 ((${#labels[@]} > 0)) || { echo "pure_symbols: no target with sources"; exit 1; }
-bazel_ build "${labels[@]}" 2>"${TMPDIR:-/tmp}/ddprun-pure.$$" || { cat "${TMPDIR:-/tmp}/ddprun-pure.$$"; exit 1; }
+bazel_ build --config=opt "${labels[@]}" 2>"${TMPDIR:-/tmp}/ddprun-pure.$$" || { cat "${TMPDIR:-/tmp}/ddprun-pure.$$"; exit 1; }
 rm -f "${TMPDIR:-/tmp}/ddprun-pure.$$"
-bin=$(bazel_ info bazel-bin 2>/dev/null)
+bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)
 
 status=0 seen=0
 for label in "${labels[@]}"; do
