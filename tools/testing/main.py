@@ -187,7 +187,7 @@ def run_paths(options, called_from, scratch):
         session_module.write(events, ())
         cut = (f"--test_arg=--source-file={','.join('*' + file for file in files)}",) if files else ()
         words = bazel.words("bazel_", "test", *flags, "--keep_going", "--nocache_test_results", "--flaky_test_attempts=1",
-                            "--test_output=errors", "--test_summary=none", f"--build_event_json_file={events}", *cut, "--", *labels)
+                            "--test_output=summary", "--test_summary=none", f"--build_event_json_file={events}", *cut, "--", *labels)
         status |= bazel.run(words)[0]
         with open(events, encoding="utf-8") as lines:
             programs += results.read(lines)
@@ -196,14 +196,10 @@ def run_paths(options, called_from, scratch):
 
 def tell_of_paths(programs, status, has_choices):
     counts = results.count(programs)
-    for program in programs:
-        if not program.ok:
-            print(f"FAILED {program.label}: {program.status}")
-    for line in report.skipped(programs):
+    lines = [*report.failures("tools/test", programs), *report.skipped(programs)] if has_choices else []
+    for line in lines:
         print(line)
     if has_choices:
-        if not programs:
-            print("no test was executed")
         print(f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped")
     return 1 if status or counts.bad or has_choices and not programs else 0
 

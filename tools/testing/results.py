@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ElementTree
 
 _CASES = re.compile(r"^\[doctest\] test cases: +(\d+) \| +(\d+) passed \| +(\d+) failed", re.M)
 _SKIPPED = re.compile(r"^SKIPPED: (.*)$", re.M)
-_SECTION = re.compile(r"^---- (\S+\.cc)\n", re.M)  # tests/support/doctest_main.cc writes one for each file that failed
+_SECTION = re.compile(r"^---- (\S+\.cc)\n", re.M)  # tests/support/doctest_main.cc writes one for each file that prints
 _FILE_COUNTS = re.compile(r"^\S+\.cc: \d+ passed, \d+ failed", re.M)
 _NEVER_REUSED = {"external", "no-sandbox", "local", "exclusive"}  # tags
 LOG_LINES = 60  # of a failed file's log
@@ -91,7 +91,7 @@ def _tail(text):
 
 
 def _sections(log):
-    """Of each source file that failed, what its child printed."""
+    """Of each source file, what its child printed."""
     parts = _SECTION.split(log)
     return {file: _FILE_COUNTS.split(text)[0] for file, text in zip(parts[1::2], parts[2::2])}
 
@@ -143,7 +143,8 @@ class _Shard:
     def _read_cases(self, log, suites):
         for suite in suites:
             self.cases += [_case(suite, item) for item in suite.iter("testcase")]
-        self.tails = {file: _tail(text) for file, text in _sections(log).items()}
+        failed = {case.file for case in self.cases if case.state == "failed"}
+        self.tails = {file: _tail(text) for file, text in _sections(log).items() if file in failed}
         self.skips = [case.why for case in self.cases if case.state == "skipped"] if suites else _SKIPPED.findall(log)
         found = _CASES.findall(log)
         if not found:

@@ -32,7 +32,9 @@ class Session:
     def run(self, stages):
         """Runs them; False where one has failed that ends the run."""
         for stage in stages:
-            if isinstance(stage, plan.Tests):
+            if self._limit(stage) == 0:
+                self.note(stage.name, 0, "not begun")
+            elif isinstance(stage, plan.Tests):
                 self._tests(stage)
             elif not self._command(stage) and stage.ends_run:
                 return False
@@ -49,7 +51,7 @@ class Session:
         if not stage.is_of_tenth:
             return None
         self._tenth_ends = self._tenth_ends or time.monotonic() + plan.TENTH_S
-        return max(1.0, self._tenth_ends - time.monotonic())
+        return max(0.0, self._tenth_ends - time.monotonic())
 
     def _command(self, stage):
         began = time.monotonic()

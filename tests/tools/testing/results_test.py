@@ -179,7 +179,7 @@ class ResultsTest(unittest.TestCase):
         self.expect([program], 1, 2, 0, bad=1)
 
     def test_a_failure_is_shown_by_source_file(self):
-        log = ("---- a/y_test.cc\nearly\n" + "".join(f"line {i}\n" for i in range(80)) + "crashed here\n" + summary(1, 0, 1) +
+        log = ("---- a/x_test.cc\nSKIPPED: a part\n---- a/y_test.cc\nearly\n" + "".join(f"line {i}\n" for i in range(80)) + "crashed here\n" + summary(1, 0, 1) +
                "a/y_test.cc: 0 passed, 1 failed, 0.1 s\n" + "a/z_test.cc: 9 passed, 0 failed, 0.1 s\n" * 70 + summary(2, 1, 1))
         program = self.run_.one("FAILED", log, xml(
             ("a/x_test.cc", "x: runs", ""), ("a/y_test.cc", "y: late", '<error message="was not run"/>'),

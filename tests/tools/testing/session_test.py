@@ -103,6 +103,11 @@ class SessionTest(unittest.TestCase):
         self.assertTrue(all(0 < limit <= session.plan.TENTH_S for limit in self.bazel.limits[1:]))
         self.assertEqual(sorted(self.bazel.limits[1:], reverse=True), self.bazel.limits[1:])
 
+    def test_what_the_limit_leaves_no_time_for_is_not_begun(self):
+        with mock.patch.object(session.plan, "TENTH_S", -1):
+            run = self.run_stages([Command("one", ("one",), is_of_tenth=True), Command("two", ("two",))])
+        self.assertEqual(self.words(run), [("one", "not begun"), ("two", "passed")])
+
     def test_what_the_limit_cuts_off_is_no_failure_but_what_had_failed_is(self):
         cut = ran("//a:t") + ran("//a:u", "INCOMPLETE") + ran("//a:v")[:1]
         run = self.run_stages([Tests("t", ("//a:t",), is_of_tenth=True)], statuses={"bazel_ test": 8}, events=cut, cut=["bazel_ test"])
