@@ -147,7 +147,7 @@ def run_ring(ring, scratch, cores):
     return 1 if session.failed else 0
 
 
-def choices_of(paths, called_from):
+def choices_of(paths, called_from, left_out):
     """(what to run by Bazel, tests in Python); raises NothingFound."""
     looks, choices, scripts = [], [], []
     for path in paths:
@@ -161,7 +161,7 @@ def choices_of(paths, called_from):
         elif look.pattern:
             choices.append(selection.Choice(look.pattern))
         else:
-            choices += selection.choose(look, targets)
+            choices += selection.choose(look, targets, left_out)
     return choices, scripts
 
 
@@ -171,7 +171,7 @@ def run_paths(options, called_from, scratch):
         say(f"these packages are missing: {' '.join(missing)}; install them by: tools/setup")
         return 1
     try:
-        choices, scripts = choices_of(options.paths, called_from)
+        choices, scripts = choices_of(options.paths, called_from, "no-asan" if options.asan else "no-tsan" if options.tsan else "")
     except selection.NothingFound as nothing:
         say(str(nothing))
         return 2

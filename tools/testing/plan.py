@@ -172,9 +172,11 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
         return f"the build of {package} without the precompiled header", [Command("no_pch", words, is_of_tenth=True)]
     if lot in (6, 7):
         labels = _slice([target.label for target in targets if ring_of(target) == 2], lot, 2)
-        return "half of the tests tagged `nightly`", [Tests("nightly tests", labels, is_of_tenth=True)]
+        what = f"half of the tests tagged `nightly` ({len(labels)})"
+        return what, [Tests("nightly tests", labels, is_of_tenth=True)] if labels else []
     name = "asan" if lot == 8 else "tsan"
     rest = sorted(set(sanitized(name, targets, 2)) - set(sanitized(name, targets, 1)))
     flags = ("--config=asan",) if name == "asan" else tsan_flags
-    return f"a quarter of the whole programs under {name}", [
-        Tests(f"whole programs, {name}", _slice(rest, number, 4), flags, is_of_tenth=True)]
+    labels = _slice(rest, number, 4)
+    what = f"a quarter of the whole programs under {name} ({len(labels)})"
+    return what, [Tests(f"whole programs, {name}", labels, flags, is_of_tenth=True)] if labels else []

@@ -72,9 +72,17 @@ class Choice:
     files: tuple = ()  # all of it where empty
 
 
-def choose(look, targets):
-    """The programs of `look` among `targets`, those of its package."""
-    own = [target for target in targets if target.package == look.package]
+def choose(look, targets, left_out=""):
+    """The programs of `look` among `targets`, those of its package, without those that bear the tag `left_out`."""
+    chosen = _choose(look, [target for target in targets if target.package == look.package])
+    tagged = {target.label for target in targets if left_out in target.tags}
+    found = [choice for choice in chosen if choice.label not in tagged]
+    if not found:
+        raise NothingFound(f"{look.file or look.package}: {', '.join(sorted(tagged))} has the tag {left_out}")
+    return found
+
+
+def _choose(look, own):
     if look.file:
         found = [target for target in own if look.file in target.sources]
         if not found:

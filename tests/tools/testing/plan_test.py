@@ -126,9 +126,13 @@ class TenthTest(unittest.TestCase):
         seen = [label for number in (6, 7) for label in self.tenth(lot(number))[1][0].labels]
         self.assertEqual(sorted(seen), sorted(labels(NIGHTLY, BOTH)))
 
+    def test_a_lot_without_a_test_has_no_stage(self):
+        for number in (6, 7, 8, 9):
+            self.assertEqual(plan.tenth(lot(number), [UNIT], FUZZ, 4)[1], [])
+
     def test_the_slices_hold_all_whole_programs_of_each_sanitizer(self):
         for number, name in ((8, "asan"), (9, "tsan")):
-            seen = [label for rest in range(4) for label in self.tenth(lot(number, rest))[1][0].labels]
+            seen = [label for rest in range(4) for stage in self.tenth(lot(number, rest))[1] for label in stage.labels]
             wanted = set(plan.sanitized(name, ALL, 2)) - set(plan.sanitized(name, ALL, 1))
             self.assertEqual(sorted(seen), sorted(wanted))
             self.assertIn(WHOLE.label, seen)

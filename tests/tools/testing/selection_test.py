@@ -85,6 +85,13 @@ class ChooseTest(unittest.TestCase):
     def test_a_package_chooses_its_programs_of_all_rings_but_manual_ones(self):
         self.assertEqual(self.choose("launcher/cli"), [Choice("//tests/launcher/cli:cli_test"), Choice("//tests/launcher/cli:ci_test")])
 
+    def test_what_a_sanitizer_leaves_out_is_not_chosen(self):
+        targets = TARGETS + [Target("//tests/launcher/cli:whole", "cc_test", frozenset(["no-asan"]), ("tests/launcher/cli/whole_test.cc",))]
+        self.assertEqual(len(selection.choose(look("launcher/cli"), targets)), 3)
+        self.assertEqual(len(selection.choose(look("launcher/cli"), targets, "no-asan")), 2)
+        with self.assertRaisesRegex(NothingFound, "//tests/launcher/cli:whole has the tag no-asan"):
+            selection.choose(Look(package="tests/launcher/cli", file="tests/launcher/cli/whole_test.cc"), targets, "no-asan")
+
     def test_what_no_program_holds_is_an_error_that_names_those_there_are(self):
         with self.assertRaisesRegex(NothingFound, "among its sources .*//tests/launcher/cli:cli_test"):
             selection.choose(Look(package="tests/launcher/cli", file="tests/launcher/cli/lost_test.cc"), TARGETS)
