@@ -175,10 +175,8 @@ query() {
     --ui_event_filters=-info,-debug --noimplicit_deps "$@" </dev/null
 }
 
-# pure_targets: the query expression of the code that only decides (design: no clock, I/O, thread ...).
-pure_targets() {
-  local lines
-  mapfile -t lines < <(grep -v '^#' tools/lint_checks/pure_targets.txt)
-  local IFS=+
-  echo "kind(cc_library, ${lines[*]})"
+# build_graph: our packages but the tests, the targets that breach a rule on purpose, and all that these reach, as
+# XML. One query answers every check that asks for rules and files (tools/lint_checks/graph.py).
+build_graph() {
+  query 'deps(//... except //tests/... + //tools/lint_checks/planted:all)' --output=xml
 }

@@ -4,7 +4,7 @@
 # thread or sleep: what may not answer is asked of a file thread (launcher/agent/file_thread.h). Asio's own
 # calls are in these archives as well (its epoll, its lock), so the list holds only what Asio does not need.
 set -euo pipefail
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/symbols.sh"
 
 names='^std::j?thread::join|condition_variable(_any)?::wait|std::(__future_base|promise|async)|std::filesystem'
 names+='|basic_[io]?f(stream|ilebuf)|std::this_thread|__atomic_futex'
@@ -13,23 +13,8 @@ calls+='|unlink(at)?|rmdir|remove|[fl]?stat(64|at|at64)?|access|faccessat|fsync|
 calls+='|flock|lockf|fopen(64)?|fgets|fread|getline|u?sleep|nanosleep|clock_nanosleep|waitpid|waitid|wait|system|popen|getaddrinfo'
 
 labels=("$@")
-((${#labels[@]} > 0)) || labels=(//launcher/agent //launcher/report:job_reporter //launcher/progress:trainer_progress //launcher/status:job_watch //launcher/control:control_plane //launcher/control:shared_text //launcher/control:http_server)
-log=$(mktemp "${TMPDIR:-/tmp}/ddprun-executor.XXXXXX")
-trap 'rm -f "$log"' EXIT
-bazel_ build --config=opt "${labels[@]}" 2>"$log" || { cat "$log"; exit 1; }
-bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)
-
-status=0
-for label in "${labels[@]}"; do
-  path=${label#//}
-  [[ $path == *:* ]] || path=$path:${path##*/}
-  archive=$bin/${path%:*}/lib${path##*:}.a
-  [[ -f $archive ]] || archive=${archive%.a}.pic.a
-  needed=$(nm -uC "$archive" 2>/dev/null | sed -nE 's/^ *[Uw] //p' | sed 's/@.*//' | sort -u)
-  [[ -n $needed ]] || { echo "executor_symbols: $label: nm printed nothing of $archive"; status=1; }
-  if found=$(grep -E "$names|^($calls)\$" <<<"$needed"); then
-    sed "s|^|$label needs |" <<<"$found"
-    status=1
-  fi
-done
-exit $status
+((${#labels[@]} > 0)) || labels=(
+  //launcher/agent //launcher/report:job_reporter //launcher/progress:trainer_progress //launcher/status:job_watch
+  //launcher/control:control_plane //launcher/control:shared_text //launcher/control:http_server
+)
+refuse_symbols "$names|^($calls)\$" "${labels[@]}"

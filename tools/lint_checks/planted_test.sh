@@ -130,32 +130,62 @@ finds "tests/a_test.cc does not use kGate: tests/gates/gates.h lists it" gates
 echo 'getenv("DDPRUN_TEST_OTHER")' >"$tree/launcher/a.cc"
 finds "launcher/a.cc: the product names DDPRUN_TEST_OTHER" gates
 
+build_graph >"$scratch/graph.xml"
+$here/graph.py pure-files "$scratch/graph.xml" >"$scratch/pure_files"
+pure_includes() { $here/pure_includes.sh "$scratch/pure_files" "$@"; }
 printf '#include <vector>\n#include "rendezvous/base/time.h"\n' >"$scratch/pure.cc"
-accepts $here/pure_includes.sh "$scratch/pure.cc"
+accepts pure_includes "$scratch/pure.cc"
 for include in '<mutex>' '<thread>' '<unistd.h>' '<grpcpp/grpcpp.h>' '<spdlog/spdlog.h>' \
   '<boost/asio.hpp>' '"rendezvous/base/steady_clock.h"' '"absl/time/clock.h"'; do
   echo "#include $include" >"$scratch/impure.cc"
-  finds "not allowed in pure code" $here/pure_includes.sh "$scratch/impure.cc"
+  finds "not allowed in pure code" pure_includes "$scratch/impure.cc"
 done
+finds "no pure file was found" $here/pure_includes.sh /dev/null
+grep -vxF rendezvous/core/text.h "$scratch/pure_files" >"$scratch/fewer_files"
+finds "rendezvous/core/text.h: says [pure]" $here/pure_includes.sh "$scratch/fewer_files"
 
 printf '#include <unordered_map>\nstd::unordered_map<int, std::map<int, int>> parked_;\nint F() { return parked_.at(1)[2]; }\n' >"$scratch/hash.cc"
-accepts $here/pure_includes.sh "$scratch/hash.cc"
+accepts pure_includes "$scratch/hash.cc"
 echo 'void G() { for (const auto& [key, value] : parked_) Use(key, value); }' >>"$scratch/hash.cc"
-finds "walks a hash container" $here/pure_includes.sh "$scratch/hash.cc"
+finds "walks a hash container" pure_includes "$scratch/hash.cc"
 
 planted=//tools/lint_checks/planted
+# finds_each CHECK BREACH...: the check, run once, names each of these targets.
+finds_each() {
+  local script=$1 breach
+  shift
+  "$script" $planted:clean "${@/#/$planted:}" >"$scratch/said" 2>&1 && { echo "planted: $script found nothing in $*"; status=1; }
+  for breach in "$@"; do finds "$planted:$breach needs" said; done
+  if grep -F "$planted:clean needs" "$scratch/said"; then status=1; fi
+}
+said() { cat "$scratch/said"; return 1; }
 accepts $here/pure_symbols.sh $planted:clean
-for breach in clock thread lock random file print socket spdlog; do
-  finds "$planted:$breach needs" $here/pure_symbols.sh $planted:$breach
-done
+finds_each $here/pure_symbols.sh clock thread lock random file print socket spdlog checked_call
 accepts $here/executor_symbols.sh $planted:clean $planted:clock
-for breach in thread file made_folder; do
-  finds "$planted:$breach needs" $here/executor_symbols.sh $planted:$breach
-done
-accepts $here/layers.sh $planted:clean $planted:clean
-finds "pure code reaches code that is not" $here/layers.sh $planted:reaches_grpc
-finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean $planted:reaches_grpc
-finds "the library reaches the launcher or gRPC" $here/layers.sh $planted:clean $planted:reaches_launcher
+finds_each $here/executor_symbols.sh thread file made_folder checked_call
+finds "no target was given" $here/pure_symbols.sh
+accepts $here/layers.py "$scratch/graph.xml" $planted:clean $planted:clean
+finds "pure code reaches code that is not" $here/layers.py "$scratch/graph.xml" $planted:reaches_grpc
+finds "the library reaches the launcher or gRPC" $here/layers.py "$scratch/graph.xml" $planted:clean $planted:reaches_grpc
+finds "the library reaches the launcher or gRPC" $here/layers.py "$scratch/graph.xml" $planted:clean $planted:reaches_launcher
+
+# with_edge FROM TO: judges the build's graph, to which a rule of the tests and one dependency are added.
+with_edge() {
+  sed "s|<query[^>]*>|&<rule class=\"cc_library\" name=\"//tests/support:skip\"/>|
+    s|<rule [^>]*name=\"$1\">|&<rule-input name=\"$2\"/>|" "$scratch/graph.xml" >"$scratch/planted.xml"
+  $here/layers.py "$scratch/planted.xml"
+}
+accepts with_edge //rendezvous/core:rendezvous_machine //rendezvous/base:ids
+finds "pure code reaches code that is not: //launcher/cli:completion //rendezvous/net:channel" with_edge //launcher/cli:completion //rendezvous/net:channel
+finds "the lowest layer reaches one above" with_edge //rendezvous/base:mailbox //rendezvous/core:rendezvous_machine
+finds "the rendezvous reaches the launcher or the library" with_edge //rendezvous/server:coordinator //launcher/agent:agent
+accepts with_edge //rendezvous/server:coordinator //worker_runtime:env_contract
+finds "the process code reaches more than the lowest layer" with_edge //process:exit_status //rendezvous/core:rendezvous_machine
+finds "the store reaches gRPC" with_edge //rendezvous/store:store_server @grpc//:grpc
+finds "an example or the bench reaches more than the library" with_edge //examples/train:train //launcher/agent:agent
+finds "a product depends on tests" with_edge //launcher/agent:agent //tests/support:skip
+sed 's|//bench[:/]|//lab:|g' "$scratch/graph.xml" >"$scratch/renamed.xml"
+finds "names no target" $here/layers.py "$scratch/renamed.xml"
 
 # A program of the distribution: it needs libraries that ours must not.
 finds "libstdc++.so.6" $here/portable.sh "$(command -v protoc)"

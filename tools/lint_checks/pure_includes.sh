@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# pure_includes.sh [FILE...]: pure files (or the given ones, as if they were pure) include only what is
-# named here and each other. Everything under /usr/include compiles without a declared dependency, so
-# Bazel cannot see this. The second half does the same for the layers that may not reach a library.
+# pure_includes.sh PURE [FILE...]: the pure files, which the file PURE names (graph.py pure-files), include only
+# what is named here and each other. The given files are judged as if they were pure, in their place. Everything
+# under /usr/include compiles without a declared dependency, so Bazel cannot see this. The second half does the
+# same for the layers that may not reach a library.
 set -euo pipefail
 source "$(dirname "$0")/../lib.sh"
 
@@ -10,14 +11,12 @@ allowed_std+='|cstring|deque|functional|initializer_list|iomanip|iterator|limits
 allowed_std+='|ratio|set|span|sstream|stddef\.h|stdint\.h|string|string_view|system_error|tuple|type_traits|unordered_map|unordered_set|utility|variant|vector'
 allowed_own='rendezvous/base/(ids|time|check|rng)\.h|absl/(algorithm|status|strings|types)/[a-z_]+\.h'
 
-# label //a/b:c/d.h -> path a/b/c/d.h
-paths() { sed -E 's|^//||; s|^([^:]*):|\1/|; s|^/||'; }
-
-pure=$(pure_targets)
-mapfile -t pure_files < <(query "labels(srcs, $pure) + labels(hdrs, $pure)" | grep -E '\.(h|cc)$' | paths)
+(($# > 0)) || { echo "pure_includes: no list of pure files was given"; exit 1; }
+mapfile -t pure_files <"$1"
+shift
 files=("$@")
 (($# > 0)) || files=("${pure_files[@]}")
-((${#pure_files[@]} > 0 && ${#files[@]} > 0)) || { echo "pure_includes: no pure file was found"; exit 1; }
+((${#pure_files[@]} > 0)) || { echo "pure_includes: no pure file was found"; exit 1; }
 own=$(printf '%s\n' "${pure_files[@]}" | sed 's|^worker_runtime/include/||; s|\.|\\.|g' | paste -sd'|')
 
 status=0
@@ -45,10 +44,11 @@ if (($# > 0)); then exit $status; fi
 
 # What calls itself pure in its first comment is judged as pure.
 first_comment='FNR == 1 { is_comment = 1 } !/^\/\// { is_comment = 0 } is_comment && /\[pure\]/ { print FILENAME }'
-for file in $(find rendezvous process launcher worker_runtime -name '*.h' -exec awk "$first_comment" {} +); do
-  printf '%s\n' "${pure_files[@]}" | grep -xF "$file" >/dev/null ||
-    { echo "$file: says [pure] but its target is not in tools/lint_checks/pure_targets.txt"; status=1; }
-done
+if found=$(find rendezvous process launcher worker_runtime -name '*.h' -exec awk "$first_comment" {} + |
+  grep -vxF -f <(printf '%s\n' "${pure_files[@]}")); then
+  sed 's|$|: says [pure] but its target is not in tools/lint_checks/pure_targets.txt|' <<<"$found"
+  status=1
+fi
 
 # in_layers REGEX FOLDER...: includes that match, below those folders.
 in_layers() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# pure_symbols.sh [TARGET...]: asks the archives of the pure targets (or of the given ones) which symbols
+# pure_symbols.sh TARGET...: asks the archives of the pure targets (graph.py pure-labels) which symbols
 # they need. None may be a clock, thread, lock, random number, I/O, gRPC, Boost, spdlog, fmt or Protobuf.
 set -euo pipefail
-source "$(dirname "$0")/../lib.sh"
+source "$(dirname "$0")/symbols.sh"
 
 names='(steady|system|high_resolution|file)_clock::now|std::j?thread\b|std::this_thread|random_device'
 names+='|basic_[io]?f(stream|ilebuf)|std::(cout|cerr|clog|cin|wcout)\b|std::filesystem|std::(recursive_|timed_|shared_)*mutex'
@@ -15,31 +15,5 @@ calls+='|__v?f?printf_chk|__v?dprintf_chk|puts|putchar|fputs|fwrite|fread|fopen(
 calls+='|listen|accept4?|send(to|msg)?|recv(from|msg)?|poll|ppoll|select|epoll_.*|getaddrinfo|gethostname|fork|vfork|posix_spawnp?'
 calls+='|exec[lv].*|kill|raise|signal|sigaction|wait(pid|id)?|syscall|dlopen|system|popen|std(out|err|in)|_?exit|quick_exit)'
 
-# One line "archive\tlabel" a target that has sources of its own.
-with_sources='kind(cc_library, T) intersect rdeps(T, labels(srcs, T), 1)'
-targets="set($*)"
-(($# > 0)) || targets=$(pure_targets)
-mapfile -t labels < <(query "${with_sources//T/($targets)}" | sort)
-((${#labels[@]} > 0)) || { echo "pure_symbols: no target with sources"; exit 1; }
-bazel_ build --config=opt "${labels[@]}" 2>"${TMPDIR:-/tmp}/ddprun-pure.$$" || { cat "${TMPDIR:-/tmp}/ddprun-pure.$$"; exit 1; }
-rm -f "${TMPDIR:-/tmp}/ddprun-pure.$$"
-bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)
-
-status=0 seen=0
-for label in "${labels[@]}"; do
-  path=${label#//}
-  archive=$bin/${path%:*}/lib${path##*:}.a
-  [[ -f $archive ]] || archive=${archive%.a}.pic.a
-  [[ -f $archive ]] || archive=${archive%.pic.a}.lo
-  [[ -f $archive ]] || { echo "pure_symbols: $label: no archive at ${archive%.lo}.a"; status=1; continue; }
-  seen=$((seen + 1))
-  # Weak ones too ("w"): glibc's thread calls were weak until 2.34.
-  needed=$(nm -uC "$archive" 2>/dev/null | sed -nE 's/^ *[Uw] //p' | sed 's/@.*//' | sort -u)
-  [[ -n $(nm "$archive" 2>/dev/null) ]] || { echo "pure_symbols: $archive: nm printed nothing"; status=1; }
-  if found=$(grep -E "$names|^$calls\$" <<<"$needed"); then
-    sed "s|^|$label needs |" <<<"$found"
-    status=1
-  fi
-done
-((seen > 0)) || { echo "pure_symbols: no archive was read"; status=1; }
-exit $status
+(($# > 0)) || { echo "pure_symbols: no target was given"; exit 1; }
+refuse_symbols "$names|^$calls\$" "$@"

@@ -10,8 +10,8 @@ if (($# == 0)); then
 fi
 ((${#files[@]} > 0)) || { echo "tidy: no file was found"; exit 1; }
 # Sources that include generated headers find them below Bazel's output folder.
-bin=$(bazel_ info bazel-bin 2>/dev/null)
-if [[ -d proto ]]; then bazel_ build //proto/... 2>/dev/null || { echo "tidy: //proto/... does not build"; exit 1; }; fi
+bin=$(bazel_ info --config=opt bazel-bin 2>/dev/null)
+if [[ -d proto ]]; then bazel_ build --config=opt //proto/... 2>/dev/null || { echo "tidy: //proto/... does not build"; exit 1; }; fi
 say "clang-tidy over ${#files[@]} files"
 flags=(-std=c++20 -I. -Iworker_runtime/include "-I$bin" -isystem /usr/include/eigen3
   -DSPDLOG_HEADER_ONLY -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL)

@@ -26,6 +26,12 @@ long Planted() { return std::ifstream("/etc/hostname").get(); }
 #elif defined(PLANT_MADE_FOLDER)
 #include <sys/stat.h>
 long Planted() { return mkdir("/tmp/planted", 0700); }
+#elif defined(PLANT_CHECKED_CALL)
+#include <unistd.h>
+long Planted(unsigned length) {
+  char bytes[8];
+  return read(0, bytes, length);
+}
 #elif defined(PLANT_PRINT)
 #include <cstdio>
 long Planted() { return std::printf("%s", std::string(3, 'x').c_str()); }
