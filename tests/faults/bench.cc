@@ -11,8 +11,8 @@
 namespace ddprun::testing {
 namespace {
 
-constexpr std::chrono::seconds kPatienceWithoutDefence{5};
-constexpr std::chrono::milliseconds kSettled{500};
+constexpr std::chrono::seconds kShortLook{2};
+constexpr std::chrono::milliseconds kSettled{500};  // lower bound: for so long it must stay
 
 }  // namespace
 
@@ -20,7 +20,7 @@ Bench::Bench(std::string defence_off) : defence_off_(std::move(defence_off)) {}
 
 // What a ddprun without a defence has left is ours to end.
 Bench::~Bench() {
-  if (defence_off_.empty()) return;
+  if (has_defence()) return;
   testing::Eventually(
       [this] {
         const std::vector<int> pids = job_.Processes();
@@ -43,21 +43,25 @@ Bench::Node Bench::RunRaw(std::vector<std::string> arguments, Subprocess::Option
 
 Bench::Node Bench::RunUnder(std::vector<std::string> command,
                             const std::vector<std::string>& arguments, Subprocess::Options how) {
-  const bool is_whole = defence_off_.empty();
-  command.push_back(Runfile(is_whole ? "ddprun" : "tests/faults/ddprun_disarmed"));
+  command.push_back(Runfile(has_defence() ? "ddprun" : "tests/faults/ddprun_disarmed"));
   command.insert(command.end(), arguments.begin(), arguments.end());
   how.env["DDPRUN_TEST_DISARM"] = defence_off_;
   return job_.RunProgram(std::move(command), std::move(how));
 }
 
 bool Bench::Eventually(const std::function<bool()>& condition) const {
-  return testing::Eventually(condition, defence_off_.empty() ? kPatience : kPatienceWithoutDefence);
+  return testing::Eventually(condition);
 }
 
-bool Bench::Ends(Subprocess& process, int exit_code) const {
-  return Eventually([&] { return process.Wait(std::chrono::milliseconds(0)).has_value(); }) &&
-         process.Wait() == exit_code;
+bool Bench::DefenceBrings(const std::function<bool()>& condition, std::chrono::seconds time) const {
+  return testing::Eventually(condition, has_defence() ? kPatience : time);
 }
+
+bool Bench::IsPrevented(const std::function<bool()>& condition) const {
+  return !testing::Eventually(condition, has_defence() ? kShortLook : kPatience);
+}
+
+bool Bench::Ends(Subprocess& process, int exit_code) const { return process.Wait() == exit_code; }
 
 bool Bench::Says(const Subprocess& process, const std::string& text, size_t times) const {
   return Eventually([&] { return CountIn(process.err(), text) >= times; });
@@ -104,6 +108,10 @@ size_t CountIn(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+bool HasEnded(Subprocess& process) {
+  return process.Wait(std::chrono::milliseconds(0)).has_value();
 }
 
 void CheckHolds(const Scenario& scenario) {

@@ -36,9 +36,16 @@ class Bench {
   Node RunUnder(std::vector<std::string> command, const std::vector<std::string>& arguments,
                 Subprocess::Options how = {});
 
-  // Whether it comes to hold. Where a defence is off nothing may ever come, and that is not waited
-  // for as long as on a loaded machine something may take.
+  // Whether it comes to hold, with and without the defence, within kPatience.
   bool Eventually(const std::function<bool()>& condition) const;
+  // Whether it comes to hold, which only the defence brings about, in less than `time` on a quiet
+  // machine. Where the defence is off it never does, and is not waited for any longer.
+  bool DefenceBrings(const std::function<bool()>& condition,
+                     std::chrono::seconds time = std::chrono::seconds(5)) const;
+  // Whether it does not come to hold, which the defence prevents. Where the defence is off it
+  // comes, and is waited for; where the defence is on, the look is short.
+  bool IsPrevented(const std::function<bool()>& condition) const;
+  bool has_defence() const { return defence_off_.empty(); }
   bool Ends(Subprocess& process, int exit_code) const;
   bool Says(const Subprocess& process, const std::string& text, size_t times = 1) const;
 
@@ -64,6 +71,7 @@ class Bench {
 };
 
 size_t CountIn(const std::string& text, const std::string& part);
+bool HasEnded(Subprocess& process);
 
 using Scenario = std::function<std::string(Bench&)>;
 

@@ -1,8 +1,8 @@
 // Loaded into ddprun before its libraries (LD_PRELOAD): what the kernel would seldom do on demand.
 //
 //   DDPRUN_TEST_FSYNC=EIO|ENOSPC  no file of the job's state can be made durable
-//   DDPRUN_TEST_FSYNC=die         the process dies, after half a second, in the fsync that would
-//                                 make a verdict durable
+//   DDPRUN_TEST_FSYNC=die         the process dies in the fsync that would make a verdict durable,
+//                                 after half a second and once no file is at DDPRUN_TEST_HANG
 //   DDPRUN_TEST_FSYNC=hang        no such fsync returns while there is a file at DDPRUN_TEST_HANG
 //   DDPRUN_TEST_CLOCK=PATH        the time of day is wrong by as many seconds as the file's first
 //                                 eight bytes say, at any moment
@@ -62,6 +62,7 @@ int Spoil(int fd) {
     if (!HoldsVerdict(fd)) return 0;
     NoteFired();
     usleep(500'000);
+    while (access(Env("DDPRUN_TEST_HANG").c_str(), F_OK) == 0) usleep(2000);
     kill(getpid(), SIGKILL);
   }
   NoteFired();

@@ -33,9 +33,10 @@ std::string IgnoreTerm(Bench& bench) {
   if (!job.WaitForFile("up")) return DidNotFire(*node);
   node->Signal(SIGTERM);
   if (!bench.Says(*node, "SIGKILL comes in 1 s")) return DidNotFire(*node);
-  if (!bench.Ends(*node, 128 + SIGTERM)) {
-    return job.HasWorker(0) ? "the worker lives on after its grace" : node->Describe();
+  if (!bench.DefenceBrings([&] { return HasEnded(*node); })) {
+    return "the worker lives on after its grace";
   }
+  if (!bench.Ends(*node, 128 + SIGTERM)) return "it ends with another code:" + node->Describe();
   const std::string told = "did not end within 1 s of SIGTERM: killed";
   return CountIn(node->err(), told) == 1 ? "" : "nobody is told:" + node->Describe();
 }
@@ -76,7 +77,7 @@ std::string KillAgent(Bench& bench) {
   node->Signal(SIGKILL);
   if (node->Wait() != 128 + SIGKILL) return DidNotFire(*node);
   const auto has_workers = [&] { return job.HasWorker(0) || job.HasWorker(1); };
-  return bench.Eventually([&] { return !has_workers(); }) ? "" : "workers outlive their agent";
+  return bench.DefenceBrings([&] { return !has_workers(); }) ? "" : "workers outlive their agent";
 }
 
 TEST_CASE("F09: workers and their daemons die with an agent that is killed") {
@@ -146,7 +147,7 @@ std::string FillDisk(Bench& bench) {
   if (!job.WaitForFile("up")) return DidNotFire(*node);
   bench.NoteDescriptors(*node);
   job.Touch("write");
-  if (!bench.Eventually([&] { return job.HasFile("written"); }))
+  if (!bench.DefenceBrings([&] { return job.HasFile("written"); }))
     return "a full disk holds up the worker";
   if (!bench.Says(*node, "No space left on device; the workers go on")) return DidNotFire(*node);
   const std::string grown = bench.CheckDescriptors();
