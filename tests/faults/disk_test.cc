@@ -56,17 +56,23 @@ constexpr char kStays[] =
     "/job\": its file system does not answer; a record of this job may stay, and the next job of "
     "this --rdzv_id on this port may take it up as its own past: remove the file first";
 
-// For longer than the evict time, and until the job is over.
+// For longer than the evict time, 10 s, and until the job is over.
 std::string HangDisk(Bench& bench) {
   Job& job = bench.job();
   Apart apart(bench, HungDisk(job));
-  if (!apart.StartNodes(
-          {"--max_restarts=1", "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=3"})) {
+  if (!apart.StartNodes({"--max_restarts=1"})) {
     return "no round forms:" + apart.coordinator().Describe();
   }
   if (!job.WaitForFile("fired")) return "the fault did not fire";
   if (!apart.coordinator().WaitForErr(kSilent)) {
     return "nobody is told:" + apart.coordinator().Describe();
+  }
+  const auto are_lost = [&] {
+    const std::string err = apart.node(0).err() + apart.node(1).err();
+    return CountIn(err, "is lost") + CountIn(err, "coordinator lost") > 0;
+  };
+  if (Eventually(are_lost, std::chrono::seconds(12))) {
+    return "contact breaks:" + apart.node(0).Describe() + apart.node(1).Describe();
   }
   kill(apart.Pids()[1], SIGKILL);
   if (!apart.AwaitWorkers(1)) return "no restart:" + apart.coordinator().Describe();
@@ -74,11 +80,13 @@ std::string HangDisk(Bench& bench) {
   if (!grown.empty()) return grown;
   job.Touch("go");
   for (const size_t i : {size_t{0}, size_t{1}}) {
-    if (!bench.Ends(apart.node(i), 0)) return "a verdict waits for a disk that hangs";
-    const std::string err = apart.node(i).err();
-    if (CountIn(err, "is lost") + CountIn(err, "coordinator lost") > 0) {
-      return "contact breaks:" + apart.node(i).Describe();
+    if (!bench.DefenceBrings([&] { return HasEnded(apart.node(i)); })) {
+      return "a verdict waits for a disk that hangs";
     }
+    if (!bench.Ends(apart.node(i), 0)) {
+      return "a node does not end with 0:" + apart.node(i).Describe();
+    }
+    if (are_lost()) return "contact breaks:" + apart.node(i).Describe();
   }
   if (!bench.Ends(apart.coordinator(), 0)) {
     return "the coordinator does not end with 0:" + apart.coordinator().Describe();

@@ -43,16 +43,16 @@ class Meeting {
     }
     for (const int index : {0, 1}) {
       Move(index, 1);
-      nodes_.push_back(bench_.Run(
-          {"--nnodes=" + nodes, "--nproc_per_node=1", "--max_restarts=1",
-           "--rdzv_id=" + bench_.job().id(), "--rdzv_backend=c10d",
-           std::string("--rdzv_endpoint=meeting-place:") + kPort,
-           "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=4,last_call_timeout=60"},
-          {"env:TORCHELASTIC_RESTART_COUNT", "env:MASTER_ADDR", "env:MASTER_PORT", "print:up",
-           "until:" + bench_.job().File("go")},
-          {.env = {{"DDPRUN_LOG_LEVEL", "info"}},
-           .netns = hosts_.Name(3 + index),
-           .hosts_file = Names(index)}));
+      nodes_.push_back(
+          bench_.Run({"--nnodes=" + nodes, "--nproc_per_node=1", "--max_restarts=1",
+                      "--rdzv_id=" + bench_.job().id(), "--rdzv_backend=c10d",
+                      std::string("--rdzv_endpoint=meeting-place:") + kPort,
+                      "--rdzv_conf=last_call_timeout=60"},
+                     {"env:TORCHELASTIC_RESTART_COUNT", "env:MASTER_ADDR", "env:MASTER_PORT",
+                      "print:up", "until:" + bench_.job().File("go")},
+                     {.env = {{"DDPRUN_LOG_LEVEL", "info"}},
+                      .netns = hosts_.Name(3 + index),
+                      .hosts_file = Names(index)}));
     }
     if (!AwaitStarts(0, 1) || !AwaitStarts(1, 1)) return "no round forms:" + Describe();
     for (const Bench::Node& node : nodes_) bench_.NoteDescriptors(*node);

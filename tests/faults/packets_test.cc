@@ -19,8 +19,8 @@ std::string LosePackets(Bench& bench, Wire& wire) {
   Job& job = bench.job();
   Cable bad{.loss = OfBoth(0.1),
             .duplication = 0.05,
-            .delay = std::chrono::milliseconds(25),
-            .jitter = std::chrono::milliseconds(50)};
+            .delay = std::chrono::milliseconds(25),    // no limit: the fault
+            .jitter = std::chrono::milliseconds(50)};  // no limit: the fault
   wire.SetAll(bad);
   Wired nodes(bench, wire);
   nodes.Start({1, 2, 3}, {"--max_restarts=3"}, {"until:" + job.File("go")});
@@ -60,6 +60,7 @@ TEST_CASE(
 // Half a second each way, as over a satellite, and by each cable as much as a modem carries.
 std::string SlowLink(Bench& bench, Wire& wire) {
   Job& job = bench.job();
+  // no limit: the fault
   wire.SetAll({.delay = std::chrono::milliseconds(250), .bytes_per_second = 20'000});
   Wired nodes(bench, wire);
   nodes.Start({1, 2, 3}, {"--max_restarts=1"}, {"until:" + job.File("go")});
@@ -98,8 +99,7 @@ std::string SwallowLarge(Bench& bench, Wire& wire) {
   Job& job = bench.job();
   Wired nodes(bench, wire);
   const std::string much(3000, 'x');
-  nodes.Start({1, 2},
-              {"--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=4", "--max_restarts=1"},
+  nodes.Start({1, 2}, {"--max_restarts=1"},
               {"until:" + job.File("fail") + "@1#0", "err:" + much + "@1#0", "exit:7@1#0",
                "until:" + job.File("go")});
   if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
@@ -140,9 +140,10 @@ std::string SwallowOwn(Bench& bench, Wire& wire, bool is_limited) {
   wire.SetAll({});
   Wired nodes(bench, wire);
   const std::string much(3000, 'x');
+  // It connects again after some 7 s, and is heard then: the evict time has to be shorter.
   std::vector<std::string> options = {
       "--nnodes=1:2", "--max_restarts=1",
-      "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=4,last_call_timeout=60"};
+      "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=60"};
   if (is_limited) options.push_back("--max_node_losses=1");
   nodes.Start({1, 2}, options,
               {"until:" + job.File("fail") + "@1#0", "err:" + much + "@1#0", "exit:7@1#0",
@@ -152,7 +153,7 @@ std::string SwallowOwn(Bench& bench, Wire& wire, bool is_limited) {
   const uint64_t before = wire.counts().too_large;
   wire.Set(2, {.largest_packet = 1000});
   job.Touch("fail");
-  const std::string lost = " is lost: silent for 4 s; ";
+  const std::string lost = " is lost: silent for 5 s; ";
   if (!bench.Says(nodes.node(0), lost, is_limited ? 1 : 2)) {
     return "it is not lost again and again:" + nodes.Describe();
   }
