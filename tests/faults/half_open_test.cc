@@ -67,14 +67,15 @@ TEST_CASE("F25: a link that goes down and up again disturbs no worker") {
   }
 }
 
-// Down for most of the evict time, 12 s: what waits to be sent again must not wait for longer. The
-// kernel would send it 6 s and then 13 s after the cut, and gRPC's watchdog end the connection
-// after 10: in time here, but not where the evict time is 10 s, as it is by default.
+// Down for most of the evict time, 30 s: what waits to be sent again must not wait for longer. The
+// kernel would send it 13 s and then 26 s after the cut, and gRPC's watchdog end the connection
+// after 10: in time here, but not where the evict time is 10 s, as it is by default. The last 10 s
+// are for a machine that stands still, and for a node's way back.
 std::string LongFlap(Bench& bench, Wire& wire, const std::vector<std::string>& more) {
   Job& job = bench.job();
   Wired nodes(bench, wire);
-  std::vector<std::string> options = {"--max_restarts=1",
-                                      "--rdzv_conf=keep_alive_interval=4,keep_alive_max_attempt=3"};
+  std::vector<std::string> options = {
+      "--max_restarts=1", "--rdzv_conf=keep_alive_interval=10,keep_alive_max_attempt=3"};
   options.insert(options.end(), more.begin(), more.end());
   nodes.Start({1, 2}, options, {"until:" + job.File("go")});
   if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
@@ -82,7 +83,7 @@ std::string LongFlap(Bench& bench, Wire& wire, const std::vector<std::string>& m
   const std::vector<int> pids = {nodes.PidOn(1), nodes.PidOn(2)};
   const auto swallowed = [&] { return wire.counts().cut; };
   const uint64_t before = swallowed();
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   wire.Cut(2);
   const auto is_long_enough = [&] { return std::chrono::steady_clock::now() >= until; };
   if (!bench.Eventually(is_long_enough) || swallowed() < before + 3) return "nothing is swallowed";
@@ -92,7 +93,10 @@ std::string LongFlap(Bench& bench, Wire& wire, const std::vector<std::string>& m
   }
   kill(pids[1], SIGKILL);
   if (!nodes.AwaitWorkers(1)) return "no restart after the flap:" + nodes.Describe();
-  if (nodes.Count("is lost") > 0) return "a flap is a loss:" + nodes.Describe();
+  // That the coordinator is, and the workers go on without it, is told after 5 s.
+  if (nodes.Count("is lost: silent") + nodes.Count("its machine has answered neither") > 0) {
+    return "a flap is a loss:" + nodes.Describe();
+  }
   if (nodes.Count("reason='it does not answer'") > 0) {
     return "the watchdog alone finds that the connection is dead:" + nodes.Describe();
   }
@@ -102,7 +106,7 @@ std::string LongFlap(Bench& bench, Wire& wire, const std::vector<std::string>& m
   return nodes.AllEndWith(0) ? "" : "a node does not end with 0:" + nodes.Describe();
 }
 
-TEST_CASE("F25: a link that is down for 8 of the 12 s of the evict time disturbs no worker") {
+TEST_CASE("F25: a link that is down for 20 of the 30 s of the evict time disturbs no worker") {
   std::string why;
   const auto wire = Wire::Make(2, &why);
   if (wire == nullptr) return SkipTest("no hosts of our own here: " + why);
