@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
+#include "tests/faults/wrong_clock.h"
 #include "tests/support/certificates.h"
 #include "tests/support/files.h"
 #include "tests/support/holds.h"
@@ -19,10 +20,10 @@ namespace {
 
 using Node = std::unique_ptr<Subprocess>;
 using Strings = std::vector<std::string>;
-using Clock = std::chrono::steady_clock;
+constexpr int64_t kHour = 3600;
 
-// A job of two nodes on two hosts. The certificate of the first one, which serves the rendezvous,
-// is good for an hour, that of the second one for 15 s.
+// A job of nodes on hosts of their own, whose clocks agree. The certificate of the second one is
+// good for an hour, those of the others for a day.
 class Expiring {
  public:
   explicit Expiring(const Hosts& hosts) : hosts_(hosts) {
@@ -31,9 +32,8 @@ class Expiring {
 
   Node Start(int host, Strings options, const Strings& steps) {
     const std::string name = "node" + std::to_string(host);
-    if (host == 2) valid_until_ = Clock::now() + std::chrono::seconds(15);
     const Certificate own =
-        MakeServerCertificate(authority_, "DNS:" + name, -3600, host == 2 ? 15 : 3600);
+        MakeServerCertificate(authority_, "DNS:" + name, -kHour, host == 2 ? kHour : 24 * kHour);
     for (const std::string& option :
          {std::string("--nproc_per_node=1"), "--rdzv_id=" + job.id(),
           "--rdzv_endpoint=" + hosts_.Address(1) + ":29400",
@@ -41,12 +41,12 @@ class Expiring {
           "--tls_key=" + WriteFile(job.File(name + ".key"), own.key, 0600), "--tls_ca=" + ca_}) {
       options.push_back(option);
     }
-    return job.Run(options, steps, {.netns = hosts_.Name(host)});
+    return job.Run(options, steps, {.env = clock_.env(), .netns = hosts_.Name(host)});
   }
 
-  // Until both clocks of certificates, which count whole seconds, say so.
-  void AwaitExpiry() const {
-    CHECK(Eventually([&] { return Clock::now() > valid_until_ + std::chrono::seconds(2); }));
+  void Expire() {
+    CHECK(clock_.HasFired());
+    clock_.Jump(2 * kHour);
   }
   // What names the file and the cause.
   std::string Why() const {
@@ -57,10 +57,18 @@ class Expiring {
 
  private:
   const Hosts& hosts_;
-  const Certificate authority_ = MakeAuthority();
+  const Certificate authority_ = MakeAuthority(-kHour, 24 * kHour);
+  WrongClock clock_{job, "clock"};
   std::string ca_;
-  Clock::time_point valid_until_;
 };
+
+// A node looks at its certificate every 2 s while it waits for a place, and not at all while its
+// workers run.
+bool IsSilentOfIt(const Node& a, const Node& b) {
+  const std::string word = "certificate";
+  return !Eventually([&] { return (a->err() + b->err()).find(word) != std::string::npos; },
+                     std::chrono::seconds(3));
+}
 
 TEST_CASE(
     "expiry: a node whose certificate has expired leaves before the next round, and says why") {
@@ -76,9 +84,8 @@ TEST_CASE(
   for (const char* up : {"up0.0", "up1.0"}) {
     REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), b->Describe());
   }
-  on.AwaitExpiry();
-  CHECK_MESSAGE(a->err().find("certificate") == std::string::npos, a->Describe());
-  CHECK_MESSAGE(b->err().find("certificate") == std::string::npos, b->Describe());
+  on.Expire();
+  CHECK_MESSAGE(IsSilentOfIt(a, b), a->Describe(), b->Describe());
   on.job.Touch("fail");
   CHECK_MESSAGE(b->Wait() == 122, b->Describe());
   Holds(b->err(), "ddprun: error: " + on.Why());
@@ -98,7 +105,7 @@ TEST_CASE("expiry: where no restart is left the node ends with the job's own cod
   for (const char* up : {"up0", "up1"}) {
     REQUIRE_MESSAGE(on.job.WaitForFile(up), a->Describe(), b->Describe());
   }
-  on.AwaitExpiry();
+  on.Expire();
   on.job.Touch("fail");
   for (const Node* node : {&a, &b}) {
     CHECK_MESSAGE((*node)->Wait() == 3, (*node)->Describe());
@@ -118,6 +125,7 @@ TEST_CASE("expiry: a spare whose certificate has expired leaves, and disturbs no
   }
   const Node spare = on.Start(2, {"--nnodes=2"}, steps);
   CHECK_MESSAGE(spare->WaitForErr("standing by as a spare"), spare->Describe());
+  on.Expire();
   CHECK_MESSAGE(spare->Wait() == 122, spare->Describe());
   Holds(spare->err(), "ddprun: error: " + on.Why());
   on.job.Touch("go");
@@ -140,7 +148,7 @@ TEST_CASE("expiry: a node with workers that comes back with an expired certifica
   const int pids[] = {on.job.PidOfRank(0), on.job.PidOfRank(1)};
   hosts->SetLink(2, false);
   CHECK_MESSAGE(b->WaitForErr(" is lost: "), b->Describe());
-  on.AwaitExpiry();
+  on.Expire();
   CHECK_MESSAGE(b->err().find(on.Why()) == std::string::npos, b->Describe());
   hosts->SetLink(2, true);
   CHECK_MESSAGE(b->WaitForErr(on.Why()), b->Describe());
