@@ -19,10 +19,6 @@
 namespace ddprun::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// The promise is 5 s; the rest is for a loaded machine.
-constexpr std::chrono::seconds kDropLimit{10};
 constexpr size_t kMaxGrowthKiB = 16 * 1024;
 
 // The inodes of a process's sockets, as /proc/net/tcp names them.
@@ -79,7 +75,7 @@ uint16_t LinkPort(const std::vector<uint16_t>& ports) {
   uint16_t found = 0;
   REQUIRE(Eventually([&] {
     for (size_t i = 0; i < ports.size(); ++i) {
-      if (!strangers[i].IsKept(std::chrono::milliseconds(1))) found = ports[i];
+      if (!strangers[i].IsKept(std::chrono::milliseconds(0))) found = ports[i];
     }
     return found != 0;
   }));
@@ -122,7 +118,6 @@ TEST_CASE("rank ports: strangers that come while the group forms are dropped, th
 
   std::vector<Intruder> intruders, waiting;
   size_t before_kib[2];
-  const Clock::time_point begin = Clock::now();
   for (const int rank : {0, 1}) {
     const int pid = job.PidOfRank(rank);
     std::vector<uint16_t> ports;
@@ -140,9 +135,8 @@ TEST_CASE("rank ports: strangers that come while the group forms are dropped, th
   }
   for (size_t i = 0; i < intruders.size(); ++i) {
     CAPTURE(i);
-    CHECK(intruders[i].IsDropped());
+    CHECK(intruders[i].IsDropped());  // while the ranks wait: within which time is acceptor_test's
   }
-  CHECK(Clock::now() - begin < kDropLimit);
   for (const int rank : {0, 1}) {
     CHECK(PeakKiB(job.PidOfRank(rank)) < before_kib[rank] + kMaxGrowthKiB);
     CHECK(PortsOf(job.PidOfRank(rank)).size() == 2);  // it still waits for its peer
