@@ -82,12 +82,14 @@ TEST_CASE("bench: a file that cannot be written is told before anything is measu
 
 TEST_CASE("bench: a rank that is killed costs its row and the later ones, and none before") {
   Job job;
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=1,2", "--seconds=2", "--json",
+  // Each measurement is half of that: enough for a test that stands still for a moment.
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=1,2", "--seconds=10", "--json",
                            job.File("bench.json"), "--html", job.File("bench.html")});
   REQUIRE_MESSAGE(bench->WaitForErr("measuring 4/9", kLong), bench->Describe());
   // The first measurement in two processes.
-  REQUIRE(Eventually([&] { return job.PidOfRank(1) != 0; }));
-  REQUIRE(kill(job.PidOfRank(1), SIGKILL) == 0);
+  int pid = 0;
+  REQUIRE(Eventually([&] { return (pid = job.PidOfRank(1)) != 0; }));
+  REQUIRE(kill(pid, SIGKILL) == 0);
   REQUIRE_MESSAGE(bench->Wait(kLong) == 120, bench->Describe());
   CHECK(job.IsGone());
   const std::string why =
@@ -108,7 +110,8 @@ TEST_CASE("bench: a rank that is killed costs its row and the later ones, and no
 TEST_CASE("bench: a signal ends it and all that it has started") {
   Job job;
   auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=2", "--seconds=60"});
-  REQUIRE_MESSAGE(bench->WaitForErr("measuring 2/9"), bench->Describe());
+  // The first measurement runs in a process of its own, and lasts for half a minute.
+  REQUIRE_MESSAGE(Eventually([&] { return job.HasWorker(0); }), bench->Describe());
   bench->Signal(SIGTERM);
   CHECK(bench->Wait() == 128 + SIGTERM);
   CHECK(job.IsGone());
