@@ -78,10 +78,27 @@ double EtcdJob::SecondsUntilLeading(size_t times) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
+void EtcdJob::CheckTakesOver(const std::string& after, size_t times) {
+  constexpr double kWithoutWatch_s = 15;
+  const double seconds = SecondsUntilLeading(times);
+  MESSAGE("takeover after ", after, ": ", seconds, " s");
+  CHECK(seconds < kWithoutWatch_s);
+}
+
 std::vector<int> EtcdJob::Pids(int world_size) const {
   std::vector<int> pids;
   for (int rank = 0; rank < world_size; ++rank) pids.push_back(job_.PidOfRank(rank));
   return pids;
+}
+
+int EtcdJob::WorkerOf(size_t node) const {
+  const std::string child = "\nPPid:\t" + std::to_string(nodes_[node]->pid()) + "\n";
+  for (const int pid : Pids(static_cast<int>(nodes_.size()))) {
+    const std::string status = ReadFile("/proc/" + std::to_string(pid) + "/status");
+    if (status.find(child) != std::string::npos) return pid;
+  }
+  FAIL("agent ", node, " has no worker", Describe());
+  return 0;
 }
 
 std::string EtcdJob::Describe() const {

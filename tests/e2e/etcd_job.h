@@ -33,9 +33,14 @@ class EtcdJob {
   size_t Leading(size_t times = 1);
   // From now until an agent says for the `times`th time of all that it hosts.
   double SecondsUntilLeading(size_t times);
+  // Waits likewise for a takeover, and checks that the watch of etcd's keys brings it: without, the
+  // agents would find after 15 s that the coordinator does not answer.
+  void CheckTakesOver(const std::string& after, size_t times);
   // How often the agent has said it.
   size_t Count(size_t node, const std::string& text) const;
   std::vector<int> Pids(int world_size) const;
+  // The pid of the worker of an agent that has one.
+  int WorkerOf(size_t node) const;
   std::string Describe() const;
   // What stands in etcd of the job.
   std::string Keys() const { return etcd_.KeysUnder("/ddprun/" + run_ + "/"); }
