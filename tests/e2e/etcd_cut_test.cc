@@ -118,9 +118,9 @@ TEST_CASE("etcd: an agent that reaches only a member that is cut off says so, an
   const std::string reason = "last try: etcd at " + on.etcd.endpoint(0) +
                              ": it hears of no leader: it is cut off from most members, or they "
                              "elect one (etcdserver: no leader)";
-  job.StartNode("1", {"--rdzv_conf=join_timeout=3"}, {.netns = hosts->Name(1)});
+  job.StartNode("1", {"--rdzv_conf=join_timeout=10"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
-  CHECK_MESSAGE(job.node(0).err().find(" within 3 s; see that it runs and answers this node; " +
+  CHECK_MESSAGE(job.node(0).err().find(" within 10 s; see that it runs and answers this node; " +
                                        reason) != std::string::npos,
                 job.Describe());
   job.StartNode("1", {"--rdzv_conf=join_timeout=60"}, {.netns = hosts->Name(1)});

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -17,14 +18,34 @@
 namespace ddprun::testing {
 namespace {
 
-// An agent that ends with 121 and says `text`.
-void ExpectRefused(EtcdJob& job, const std::vector<std::string>& more, const std::string& text,
-                   const std::string& password = "") {
-  job.StartNode("2", more, {.env = {{"DDPRUN_ETCD_PASSWORD", password}}});
-  Subprocess& node = job.node(job.size() - 1);
-  CHECK_MESSAGE(node.Wait() == 121, node.Describe());
-  CHECK_MESSAGE(node.err().find(text) != std::string::npos, text, node.Describe());
+// Agents that end with 121 and say a text each, side by side: some of them only wait.
+class Refusals {
+ public:
+  explicit Refusals(EtcdJob& job) : job_(job) {}
+  void Expect(const std::vector<std::string>& more, const std::string& text,
+              const std::string& password = "") {
+    job_.StartNode("2", more, {.env = {{"DDPRUN_ETCD_PASSWORD", password}}});
+    expected_.push_back({job_.size() - 1, text});
+  }
+  ~Refusals() {
+    for (const auto& [index, text] : expected_) {
+      Subprocess& node = job_.node(index);
+      CHECK_MESSAGE(node.Wait() == 121, node.Describe());
+      CHECK_MESSAGE(node.err().find(text) != std::string::npos, text, node.Describe());
+    }
+  }
+
+ private:
+  EtcdJob& job_;
+  std::vector<std::pair<size_t, std::string>> expected_;
+};
+
+void ExpectRefused(EtcdJob& job, const std::vector<std::string>& more, const std::string& text) {
+  Refusals(job).Expect(more, text);
 }
+
+// Long enough for what the first try says, on a machine that stands still for a moment.
+constexpr char kLimit[] = "--rdzv_conf=join_timeout=10";
 
 TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
@@ -32,25 +53,26 @@ TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
   EtcdJob job(etcd, "refused");
   const rendezvous::ReservedPort nobody;
   const std::string closed = "127.0.0.1:" + std::to_string(nobody.port());
-  const std::string limit = "--rdzv_conf=join_timeout=1";
-  ExpectRefused(job, {"--rdzv_endpoint=" + closed, limit},
-                "etcd at " + closed +
-                    " did not say whose coordinator leads within 1 s; see that it runs and answers "
-                    "this node; last try: etcd at " +
-                    closed + ": Connection refused");
   const rendezvous::ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-  ExpectRefused(job, {"--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port()), limit},
-                "expected etcd 3's client port");
-  ExpectRefused(job, {"--rdzv_endpoint=no-such-host.invalid", limit},
-                "cannot resolve \"no-such-host.invalid\"");
-  ExpectRefused(job, {"--rdzv_conf=protocol=https,cacert=/no/such/file"},
-                "--rdzv_conf cacert, for TLS with etcd: /no/such/file: No such file or directory");
+  Refusals refusals(job);
+  refusals.Expect({"--rdzv_endpoint=" + closed, kLimit},
+                  "etcd at " + closed +
+                      " did not say whose coordinator leads within 10 s; see that it runs and "
+                      "answers this node; last try: etcd at " +
+                      closed + ": Connection refused");
+  refusals.Expect({"--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port()), kLimit},
+                  "expected etcd 3's client port");
+  refusals.Expect({"--rdzv_endpoint=no-such-host.invalid", kLimit},
+                  "cannot resolve \"no-such-host.invalid\"");
+  refusals.Expect(
+      {"--rdzv_conf=protocol=https,cacert=/no/such/file"},
+      "--rdzv_conf cacert, for TLS with etcd: /no/such/file: No such file or directory");
   // At once, within a join_timeout of ten minutes.
-  ExpectRefused(job, {"--rdzv_conf=protocol=https"},
-                "etcd at " + etcd.endpoints() + ": it speaks without TLS alone");
-  ExpectRefused(
-      job, {limit + ",protocol=https", "--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port())},
-      "it does not answer in TLS: does it have any?");
+  refusals.Expect({"--rdzv_conf=protocol=https"},
+                  "etcd at " + etcd.endpoints() + ": it speaks without TLS alone");
+  refusals.Expect({std::string(kLimit) + ",protocol=https",
+                   "--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port())},
+                  "it does not answer in TLS: does it have any?");
 }
 
 TEST_CASE("etcd: keys that hold what ddprun has not written are named, and left alone") {
@@ -95,7 +117,7 @@ struct Secured {
   }
 
   std::vector<std::string> As(const std::string& user) const {
-    return {"--rdzv_conf=join_timeout=5,protocol=https,cacert=" + ca +
+    return {std::string(kLimit) + ",protocol=https,cacert=" + ca +
             (user.empty() ? "" : ",user=" + user)};
   }
 
@@ -143,7 +165,7 @@ TEST_CASE("etcd: where it asks for a certificate of ours a job shows one, and is
                     .scheme = "https",
                     .ctl = {"--cacert=" + ca, "--cert=" + cert, "--key=" + key}});
   EtcdJob job(etcd, "shown");
-  const std::string tls = "--rdzv_conf=join_timeout=5,protocol=https,cacert=" + ca;
+  const std::string tls = std::string(kLimit) + ",protocol=https,cacert=" + ca;
   job.StartNode("1", {tls + ",cert=" + cert + ",key=" + key});
   job.AwaitWorkers(0, 1);
   job.Finish();
@@ -166,21 +188,22 @@ TEST_CASE("etcd: users and certificates that are not right are named") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   Secured with;
   EtcdJob job(with.etcd, "refused");
-  ExpectRefused(job, with.As("trainer"), "refuses the user \"trainer\" or its password", "wrong");
-  ExpectRefused(job, with.As(""), "asks who we are: expected --rdzv_conf user=NAME");
-  ExpectRefused(job, with.As("reader"),
-                "allows the user \"reader\" no reading and writing of keys under \"/ddprun/\"",
-                "reader-word");
+  Refusals refusals(job);
+  refusals.Expect(with.As("trainer"), "refuses the user \"trainer\" or its password", "wrong");
+  refusals.Expect(with.As(""), "asks who we are: expected --rdzv_conf user=NAME");
+  refusals.Expect(with.As("reader"),
+                  "allows the user \"reader\" no reading and writing of keys under \"/ddprun/\"",
+                  "reader-word");
   // Another authority's server, and one that is spoken to without TLS.
   const std::string other = WriteFile(with.dir.File("other.pem"), MakeAuthority().certificate);
-  ExpectRefused(job, {"--rdzv_conf=join_timeout=1,protocol=https,cacert=" + other},
-                "this node; last try: etcd at " + with.etcd.endpoints() +
-                    ": its certificate is not believed");
-  ExpectRefused(job, {"--rdzv_conf=join_timeout=1"}, "as one does that expects TLS");
+  refusals.Expect({std::string(kLimit) + ",protocol=https,cacert=" + other},
+                  "this node; last try: etcd at " + with.etcd.endpoints() +
+                      ": its certificate is not believed");
+  refusals.Expect({kLimit}, "as one does that expects TLS");
   // A certificate of ours with the key of another.
   const std::string key = WriteFile(with.dir.File("other.key"), MakeAuthority().key);
-  ExpectRefused(
-      job, {with.As("").front() + ",cert=" + with.cert + ",key=" + key},
+  refusals.Expect(
+      {with.As("").front() + ",cert=" + with.cert + ",key=" + key},
       "--rdzv_conf cert and key, for TLS with etcd: " + key + ": it is not the key of the");
 }
 

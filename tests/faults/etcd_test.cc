@@ -60,7 +60,7 @@ TEST_CASE("F20: a job that begins when etcd's space is used up says so") {
   EtcdCluster etcd({.members = 1, .more = {"--quota-backend-bytes=2000000"}});
   FillUp(etcd);
   EtcdJob job(etcd, "late");
-  job.StartNode("1", {"--rdzv_conf=join_timeout=3"});
+  job.StartNode("1", {"--rdzv_conf=join_timeout=10"});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
   CHECK_MESSAGE(CountIn(job.node(0).err(), "etcdserver: mvcc: database space exceeded") > 0,
                 job.Describe());
