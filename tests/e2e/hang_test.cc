@@ -25,6 +25,9 @@ int WaitingSeconds(const json& job) {
   return std::stoi("0" + line.substr(line.rfind(' ', line.size() - 3) + 1));
 }
 
+// Ranks that start one after the other, or stand still for a moment, do not hang yet.
+constexpr char kHangTimeout[] = "--hang_timeout=10";
+
 // Rank 1 comes to operation 2 of the group when it is let, and the others wait in it.
 Strings LateRank(const Job& job, const Strings& late) {
   Strings steps = {"open:dp", "call:1", "done:1", "step:1"};
@@ -39,7 +42,7 @@ TEST_CASE("hang: the rank that does not come is named once, status says 1, and i
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=3", "--hang_timeout=2"}, LateRank(job, {}));
+      RunReporting(job, folder, {"--nproc_per_node=3", kHangTimeout}, LateRank(job, {}));
   const json seen =
       StatusUntil(job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"hang"}; });
   CHECK(seen["is_healthy"] == false);
@@ -64,30 +67,37 @@ TEST_CASE("hang: the rank that does not come is named once, status says 1, and i
 }
 
 TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and named") {
-  for (const auto& [phase, doing] : {std::pair("3", "evaluates"), {"4", "writes a checkpoint"}}) {
-    Job job;
-    const ControlFolder folder;
-    const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=3", "--hang_timeout=1"},
-                                     LateRank(job, {std::string("phase:") + phase}));
+  const std::pair<const char*, const char*> rows[] = {{"3", "evaluates"},
+                                                      {"4", "writes a checkpoint"}};
+  Job jobs[2];
+  const ControlFolder folders[2];
+  std::unique_ptr<Subprocess> ddpruns[2];
+  // Side by side, as both only wait.
+  for (size_t i = 0; i < 2; ++i) {
+    ddpruns[i] = RunReporting(jobs[i], folders[i], {"--nproc_per_node=3", kHangTimeout},
+                              LateRank(jobs[i], {std::string("phase:") + rows[i].first}));
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    Job& job = jobs[i];
+    Subprocess& ddprun = *ddpruns[i];
     const json seen =
-        StatusUntil(job, folder, [](const json& now) { return WaitingSeconds(now) >= 4; });
+        StatusUntil(job, folders[i], [](const json& now) { return WaitingSeconds(now) >= 14; });
     CHECK(seen["is_healthy"] == true);
     Holds(seen["waiting_line"].get<std::string>(),
-          std::string("waiting for rank 1, which ") + doing + ", for ");
-    const Told told = Ask(job, folder, {"status"});
+          std::string("waiting for rank 1, which ") + rows[i].second + ", for ");
+    const Told told = Ask(job, folders[i], {"status"});
     CHECK_MESSAGE(told.code == 0, told.Describe());
     for (const char* name : {"come", "go"}) job.Touch(name);
-    CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-    CHECK_MESSAGE(ddprun->err().find("not come") == std::string::npos, ddprun->Describe());
-    CHECK_MESSAGE(ddprun->err().find("no step") == std::string::npos, ddprun->Describe());
+    CHECK_MESSAGE(ddprun.Wait() == 0, ddprun.Describe());
+    CHECK_MESSAGE(ddprun.err().find("not come") == std::string::npos, ddprun.Describe());
+    CHECK_MESSAGE(ddprun.err().find("no step") == std::string::npos, ddprun.Describe());
   }
 }
 
 // All of three ranks come to operation 2 of the group, which does not end before `go`.
 std::unique_ptr<Subprocess> RunRestarting(Job& job, const ControlFolder& folder) {
   return RunReporting(
-      job, folder,
-      {"--nproc_per_node=3", "--hang_timeout=2", "--on_hang=restart", "--max_restarts=1"},
+      job, folder, {"--nproc_per_node=3", kHangTimeout, "--on_hang=restart", "--max_restarts=1"},
       {"open:dp", "call:1", "done:1", "step:1", "call:2", "until:" + job.File("go"), "done:2"});
 }
 
@@ -139,7 +149,7 @@ TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
   const ControlFolder folder;
   const auto ddprun = RunReporting(
       job, folder,
-      {"--nproc_per_node=2", "--hang_timeout=2", "--on_hang=dump", "--log_dir=" + job.File("logs")},
+      {"--nproc_per_node=2", kHangTimeout, "--on_hang=dump", "--log_dir=" + job.File("logs")},
       {"step:41", "step:42", "until:" + job.File("come"), "steps:" + job.File("go")});
   const json seen = StatusUntil(
       job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"no_progress"}; });
@@ -161,7 +171,7 @@ TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
 TEST_CASE("hang: one of two nodes is told of by both nodes' status, once each") {
   Job job;
   const ControlFolder folders[2];
-  const Strings options = job.NodeOptions(2, "2", {"--hang_timeout=2"});
+  const Strings options = job.NodeOptions(2, "2", {kHangTimeout});
   const Strings steps = LateRank(job, {});
   const auto a = RunReporting(job, folders[0], options, steps);
   const auto b = RunReporting(job, folders[1], options, steps);
@@ -172,7 +182,7 @@ TEST_CASE("hang: one of two nodes is told of by both nodes' status, once each") 
   for (int look = 0; look < 2; ++look) {
     for (const ControlFolder& folder : folders) {
       const json seen = StatusUntil(job, folder, [&](const json& now) {
-        return !now["problems"].empty() && now["problems"][0]["since_s"] > 4 + 2 * look;
+        return !now["problems"].empty() && now["problems"][0]["since_s"] > 12 + 2 * look;
       });
       REQUIRE_MESSAGE(ProblemsOf(seen) == Strings{"hang"}, seen["problems"].dump(2));
       CHECK(seen["problems"][0]["ranks"] == json::array({1}));

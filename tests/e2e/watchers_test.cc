@@ -204,6 +204,9 @@ TEST_CASE("watchers: the event file tells a failure, a restart and the end") {
   CHECK(events.back()["exit_code"] == 3);
 }
 
+// A rank that starts later than the other one, or stands still for a moment, does not hang yet.
+constexpr char kHangTimeout[] = "--hang_timeout=10";
+
 // Rank 1 stays away from operation 2 until `come`.
 Strings LateRank(const Job& job) {
   return {"open:dp",
@@ -219,11 +222,11 @@ Strings LateRank(const Job& job) {
 TEST_CASE("watchers: --on_hang=restart ends with 124 when no restart is left") {
   Job job;
   const ControlFolder folder;
-  const auto ddprun = RunReporting(
-      job, folder,
-      {"--nproc_per_node=2", "--hang_timeout=1", "--on_hang=restart", "--max_restarts=1",
-       "--event_file=" + job.File("events"), "--report_file=" + job.File("report")},
-      LateRank(job));
+  const auto ddprun =
+      RunReporting(job, folder,
+                   {"--nproc_per_node=2", kHangTimeout, "--on_hang=restart", "--max_restarts=1",
+                    "--event_file=" + job.File("events"), "--report_file=" + job.File("report")},
+                   LateRank(job));
   CHECK_MESSAGE(ddprun->Wait() == 124, ddprun->Describe());
   Holds(ddprun->err(), "exit code 124: ddprun's own, hang: rank 1 has not come to all-reduce #2 ");
   Holds(ddprun->err(), "restart 1 of 1");
@@ -246,7 +249,7 @@ TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_han
   const ControlFolder folder;
   const auto ddprun = RunReporting(
       job, folder,
-      {"--nproc_per_node=2", "--hang_timeout=1", "--on_hang=dump", "--log_dir=" + job.File("logs")},
+      {"--nproc_per_node=2", kHangTimeout, "--on_hang=dump", "--log_dir=" + job.File("logs")},
       LateRank(job));
   REQUIRE_MESSAGE(ddprun->WaitForErr("stacks are in "), ddprun->Describe());
   const Told told = Ask(job, folder, {"dump", "--dir", job.File("")});
