@@ -71,7 +71,7 @@ TEST_CASE("endpoint: of two agents that start at the same instant one hosts, eve
 
 TEST_CASE("endpoint: when the host gives up, those that wait with it end too, and say why") {
   Job job;
-  const std::string timeout = "--rdzv_conf=join_timeout=4";
+  const std::string timeout = "--rdzv_conf=join_timeout=12";
   const Node host = job.Run(job.NodeOptions(1, "3", {timeout}), {"wait"});
   const Node client = job.Run(job.NodeOptions(1, "3", {timeout + ",is_host=0"}), {"wait"});
   REQUIRE_MESSAGE(host->WaitForErr("2 of 3 nodes, waiting for 1 more"), host->Describe());
@@ -79,7 +79,7 @@ TEST_CASE("endpoint: when the host gives up, those that wait with it end too, an
   for (const Node* node : {&host, &client}) {
     const std::string err = (*node)->err();
     CHECK_MESSAGE(
-        err.find("gave up after 4 s: 2 of 3 nodes, waiting for 1 more") != std::string::npos,
+        err.find("gave up after 12 s: 2 of 3 nodes, waiting for 1 more") != std::string::npos,
         (*node)->Describe());
     CHECK_MESSAGE(err.find(job.endpoint()) != std::string::npos, (*node)->Describe());
   }

@@ -85,7 +85,7 @@ TEST_CASE("hung files: a log file is named while workers run, and when it is giv
   // The first signal ends the workers, further ones what is waited for after them.
   const bool has_ended = Eventually([&] {
     ddprun->Signal(SIGTERM);
-    return ddprun->Wait(std::chrono::milliseconds(200)).has_value();
+    return ddprun->Wait(std::chrono::milliseconds(200)).has_value();  // no limit: until the next
   });
   REQUIRE_MESSAGE(has_ended, ddprun->Describe());
   CHECK(ddprun->Wait() == 130);

@@ -246,9 +246,7 @@ TEST_CASE("listeners: a node whose address changes is reached by the new one") {
   const auto coordinator = job.RunRaw({"coordinator", "--bind=:29400"}, network.On(3));
   REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
   const auto options = [&](const std::string& rank) {
-    return Meeting(
-        network.First(3),
-        {"--node_rank=" + rank, "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=2"});
+    return Meeting(network.First(3), {"--node_rank=" + rank});
   };
   const Node a = Start(job, options("0"), network.On(1));
   REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());

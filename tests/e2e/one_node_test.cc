@@ -239,7 +239,7 @@ TEST_CASE("one node: the report reaches a reader that is slow") {
   std::vector<std::string> steps(400, "err:" + std::string(2000, 'x'));
   steps.push_back("exit:3");
   auto ddprun = job.Run({"--nproc_per_node=1"}, steps, {.is_late = true});
-  // Far more than a pipe holds is waiting by the time somebody reads.
+  // lower bound: far more than a pipe holds is waiting by the time somebody reads
   CHECK_FALSE(ddprun->Wait(std::chrono::milliseconds(500)).has_value());
   ddprun->BeginReading();
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());

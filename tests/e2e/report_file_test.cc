@@ -95,7 +95,7 @@ TEST_CASE("report file: a job stopped by a signal has one") {
 TEST_CASE("report file: an end without a round has one") {
   Job job;
   auto ddprun =
-      job.RunRaw({"--nnodes=2", "--rdzv_endpoint=" + job.endpoint(), "--rdzv_conf=join_timeout=1",
+      job.RunRaw({"--nnodes=2", "--rdzv_endpoint=" + job.endpoint(), "--rdzv_conf=join_timeout=10",
                   "--report_file=" + job.File("r"), "true"});
   REQUIRE_MESSAGE(ddprun->Wait() == 121, ddprun->Describe());
   const Json report = ReadReport(job, "r");

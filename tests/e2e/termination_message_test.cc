@@ -40,7 +40,7 @@ TEST_CASE("termination message: a success leaves the file as it is") {
 TEST_CASE("termination message: an end without a worker's failure has its reason") {
   Job job;
   auto ddprun =
-      job.RunRaw({"--nnodes=2", "--rdzv_endpoint=" + job.endpoint(), "--rdzv_conf=join_timeout=1",
+      job.RunRaw({"--nnodes=2", "--rdzv_endpoint=" + job.endpoint(), "--rdzv_conf=join_timeout=10",
                   "--termination_message_file=" + job.File("message"), "true"});
   REQUIRE_MESSAGE(ddprun->Wait() == 121, ddprun->Describe());
   const std::string text = ReadFile(job.File("message"));

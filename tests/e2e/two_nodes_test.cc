@@ -91,7 +91,7 @@ TEST_CASE("two nodes: a node that succeeded restarts with the rest when another 
   auto a = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
   auto b = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
   REQUIRE_MESSAGE(job.WaitForFile("first"), a->Describe(), b->Describe());
-  CHECK_FALSE(a->Wait(200ms).has_value());
+  CHECK_FALSE(a->Wait(200ms).has_value());  // lower bound: it does not end by itself
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
@@ -105,7 +105,7 @@ TEST_CASE("two nodes: a node that succeeded ends with the code of the other's fa
   auto a = job.Run(job.NodeOptions(1), steps);
   auto b = job.Run(job.NodeOptions(1), steps);
   REQUIRE_MESSAGE(job.WaitForFile("first"), a->Describe(), b->Describe());
-  CHECK_FALSE(a->Wait(200ms).has_value());
+  CHECK_FALSE(a->Wait(200ms).has_value());  // lower bound: it does not end by itself
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 3, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 3, b->Describe());
@@ -120,32 +120,30 @@ TEST_CASE("two nodes: a rank 0 that has ended with 0 leaves the other node its s
   REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
   auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, how);
   REQUIRE_MESSAGE(a->WaitForErr(" worker ended run="), a->Describe(), b->Describe());
-  CHECK_FALSE(a->Wait(200ms).has_value());
+  CHECK_FALSE(a->Wait(200ms).has_value());  // lower bound: it does not end by itself
   job.Touch("go");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe(), b->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, a->Describe(), b->Describe());
   CHECK(a->out() + b->out() == "connected\n");
 }
 
-TEST_CASE("two nodes: a node that waits says for whom, and ends with 121 after join_timeout") {
-  Job job;
-  auto a = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=join_timeout=1"}), {"wait"});
+TEST_CASE("two nodes: a node that waits says for whom and where, and ends after join_timeout") {
+  Job job, other;
+  // Side by side, as both only wait.
+  const auto a = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=join_timeout=10"}), {"wait"});
+  const auto untold =
+      other.Run({"--nnodes=2", "--nproc_per_node=1",
+                 "--master_port=" + std::to_string(other.port()), "--rdzv_conf=join_timeout=10"},
+                {"wait"});
   REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
   CHECK_MESSAGE(a->err().find("1 of 2 nodes, waiting for 1 more") != std::string::npos,
                 a->Describe());
   CHECK_MESSAGE(a->err().find(job.endpoint()) != std::string::npos, a->Describe());
-}
-
-TEST_CASE("two nodes: a node that waits where nobody told it to says where") {
-  Job job;
-  auto a = job.Run({"--nnodes=2", "--nproc_per_node=1",
-                    "--master_port=" + std::to_string(job.port()), "--rdzv_conf=join_timeout=1"},
-                   {"wait"});
-  REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
-  CHECK_MESSAGE(
-      a->err().find("1 of 2 nodes, waiting for 1 more at 127.0.0.1:" + std::to_string(job.port()) +
-                    " (of this host alone, as no --master_addr was given)") != std::string::npos,
-      a->Describe());
+  REQUIRE_MESSAGE(untold->Wait() == 121, untold->Describe());
+  const std::string where =
+      "1 of 2 nodes, waiting for 1 more at 127.0.0.1:" + std::to_string(other.port()) +
+      " (of this host alone, as no --master_addr was given)";
+  CHECK_MESSAGE(untold->err().find(where) != std::string::npos, untold->Describe());
 }
 
 TEST_CASE(
@@ -181,10 +179,7 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
                                           "touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go"), "env:WORLD_SIZE"};
   const auto node = [&](const std::string& nodes) {
-    return job.Run(job.NodeOptions(1, nodes,
-                                   {"--max_restarts=1",
-                                    "--rdzv_conf=keep_alive_interval=2,keep_alive_max_attempt=3"}),
-                   steps);
+    return job.Run(job.NodeOptions(1, nodes, {"--max_restarts=1"}), steps);
   };
   // Loses b, and upon that, as in a collective, fails the worker of a.
   const auto lose = [&](Subprocess& a, Subprocess& b) {
