@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 namespace ddprun::testing {
 namespace {
@@ -12,17 +11,6 @@ std::string Trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(' ');
   if (begin == std::string::npos) return "";
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
-
-// Whether `text` is what the pattern says.
-bool Matches(std::string_view pattern, std::string_view text) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == text;
-  if (text.substr(0, star) != pattern.substr(0, star)) return false;
-  for (size_t skipped = star; skipped <= text.size(); ++skipped) {
-    if (Matches(pattern.substr(star + 1), text.substr(skipped))) return true;
-  }
-  return false;
 }
 
 // "[one, two] field"; false when the line is nothing of the kind.
@@ -68,11 +56,6 @@ std::string ReadRow(const std::vector<std::string>& lines, Difference* row) {
   return "";
 }
 
-std::string ValueOf(const Observed& observed, const std::string& field) {
-  const auto found = observed.find(field);
-  return found == observed.end() ? kAbsent : found->second;
-}
-
 bool Names(const Difference& row, const std::string& scenario) {
   return std::count(row.scenarios.begin(), row.scenarios.end(), scenario) != 0;
 }
@@ -92,6 +75,21 @@ std::string Say(const std::string& scenario, const std::string& field, const std
 }
 
 }  // namespace
+
+bool Matches(std::string_view pattern, std::string_view text) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == text;
+  if (text.substr(0, star) != pattern.substr(0, star)) return false;
+  for (size_t skipped = star; skipped <= text.size(); ++skipped) {
+    if (Matches(pattern.substr(star + 1), text.substr(skipped))) return true;
+  }
+  return false;
+}
+
+std::string ValueOf(const Observed& observed, const std::string& field) {
+  const auto found = observed.find(field);
+  return found == observed.end() ? kAbsent : found->second;
+}
 
 std::vector<Difference> ParseDifferences(const std::string& text,
                                          std::vector<std::string>* problems) {

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::testing {
@@ -23,6 +24,12 @@ struct Difference {
   std::string ddprun;
   std::string why;
 };
+
+// Whether `text` is what the pattern says, in which '*' stands for any text.
+bool Matches(std::string_view pattern, std::string_view text);
+
+// What was seen of the field, kAbsent included.
+std::string ValueOf(const Observed& observed, const std::string& field);
 
 // Rows are separated by empty lines; '#' begins a comment line. A row is
 //

@@ -46,6 +46,7 @@ TEST_CASE("conformance: the report of a recorded exception, and its file for the
   Compare({.name = "report_record",
            .options = {"--standalone", "--nproc_per_node=2"},
            .command = {"{programs}/recorded.py", "no such thing"},
+           .needs_torch = true,
            .env = {{"TORCHELASTIC_ERROR_FILE", "{dir}/tmp/parent.json"}},
            .after = [](Run& run) {
              ObserveReport(run);

@@ -129,6 +129,7 @@ TEST_CASE("conformance: a worker's failure is one event of its own and one end o
 TEST_CASE("conformance: the event of a recorded exception says what it was") {
   Scenario scenario = Telling("2", kScript, {"{programs}/recorded.py"});
   scenario.name = "events_record";
+  scenario.needs_torch = true;
   Compare(scenario);
 }
 

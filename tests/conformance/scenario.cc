@@ -1,5 +1,6 @@
 #include "tests/conformance/scenario.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/net/socket_address.h"
+#include "tests/conformance/recorder.h"
 #include "tests/support/torch_python.h"
 
 namespace ddprun::testing {
@@ -65,18 +67,54 @@ std::map<std::string, std::string> ReadDump(const std::string& text) {
   return variables;
 }
 
-}  // namespace
-
-const std::vector<Difference>& DifferenceTable() {
-  static const std::vector<Difference> table = [] {
-    std::vector<std::string> problems;
-    std::vector<Difference> rows =
-        ParseDifferences(ReadFile(Runfile("tests/conformance/differences.txt")), &problems);
-    for (const std::string& problem : problems) FAIL_CHECK(problem);
-    return rows;
+// By its name, or by what torchrun calls it.
+bool IsThisHost(const std::string& address) {
+  static const std::string full_name = [] {
+    if (!IsRecording()) return std::string();
+    Subprocess name({FindTorchPython().python, "-c", "import socket; print(socket.getfqdn())"});
+    CHECK_MESSAGE(name.Wait() == 0, name.Describe());
+    return Trimmed(name.out().substr(0, name.out().find('\n')));
   }();
-  return table;
+  // Where that is "localhost", it may be the address that the command names.
+  return address == rendezvous::HostName() || (address == full_name && address != "localhost");
 }
+
+// What the recording is of: the command of each agent, with the variables set for it.
+std::vector<std::string> Asked(const Scenario& scenario) {
+  std::vector<std::string> lines;
+  for (const std::vector<std::string>& options : scenario.nodes) {
+    std::vector<std::string> words;
+    for (const auto& [name, value] : scenario.env) words.push_back(name + "=" + value);
+    for (const std::string& word : scenario.prefix) words.push_back(word);
+    words.push_back("torchrun");
+    for (const auto* more : {&scenario.options, &options, &scenario.command}) {
+      words.insert(words.end(), more->begin(), more->end());
+    }
+    lines.push_back(ShellLine(words));
+  }
+  return lines;
+}
+
+void Check(const Scenario& scenario, const Observed& torchrun, const Run& ddprun,
+           const std::string& more) {
+  const std::vector<std::string> complaints =
+      Judge(DifferenceTable(), scenario.name, torchrun, ddprun.observed());
+  for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
+  if (!complaints.empty()) MESSAGE(more << ddprun.Describe());
+}
+
+// What torchrun did.
+Observed RunBoth(const Scenario& scenario) {
+  // Side by side; torchrun is still starting while ddprun has done most of it.
+  Run torchrun(Launcher::kTorchrun, scenario);
+  Run ddprun(Launcher::kDdprun, scenario);
+  ddprun.Drive();
+  torchrun.Drive();
+  Check(scenario, torchrun.observed(), ddprun, torchrun.Describe());
+  return torchrun.observed();
+}
+
+}  // namespace
 
 std::string SortedLines(const std::string& text) {
   std::vector<std::string> lines = LinesOf(text);
@@ -85,12 +123,13 @@ std::string SortedLines(const std::string& text) {
 }
 
 Run::Run(Launcher launcher, const Scenario& scenario) : launcher_(launcher), scenario_(scenario) {
-  const TorchPython& torch = FindTorchPython();
   std::filesystem::create_directory(job_.File("tmp"));
-  const char* path = getenv("PATH");
-  env_ = {{"TMPDIR", job_.File("tmp")},
-          {"OMP_NUM_THREADS", ""},
-          {"PATH", torch.folder + ":" + (path != nullptr ? path : "/usr/bin:/bin")}};
+  // In the C locale a Python sets LC_CTYPE for itself and what it starts: torchrun or the worker.
+  env_ = {{"TMPDIR", job_.File("tmp")}, {"OMP_NUM_THREADS", ""}, {"LC_ALL", "C.UTF-8"}};
+  if (scenario.needs_torch) {
+    const char* path = getenv("PATH");
+    env_["PATH"] = FindTorchPython().folder + ":" + (path != nullptr ? path : "/usr/bin:/bin");
+  }
   for (const auto& [name, value] : scenario.env) env_[name] = Filled(value);
   for (const std::vector<std::string>& options : scenario.nodes) StartNode(options);
 }
@@ -149,6 +188,11 @@ void Run::AwaitErr(int index, const std::string& of_torchrun, const std::string&
 
 void Run::Observe(const std::string& field, const std::string& value) {
   observed_[field] = Normalised(value);
+}
+
+void Run::Drive() {
+  if (scenario_.during != nullptr) scenario_.during(*this);
+  Finish();
 }
 
 void Run::Finish() {
@@ -229,6 +273,7 @@ void Run::ObserveEnvironments(const std::map<std::string, std::string>& dumps) {
       const auto found = after.find(name);
       std::string value = found == after.end() ? kAbsent : Normalised(found->second);
       if (name == "MASTER_PORT" && value != "{port}") value = "{free port}";
+      if (name == "MASTER_ADDR" && IsThisHost(value)) value = "{host}";
       if (name == "TORCHELASTIC_ERROR_FILE") value.erase(0, value.find("/attempt_"));
       list.push_back(value);
     }
@@ -237,6 +282,7 @@ void Run::ObserveEnvironments(const std::map<std::string, std::string>& dumps) {
     observed_["env." + name] = are_equal ? list[0] : Join(list, " ");
   }
   if (!dumps.empty()) observed_["workers"] = std::to_string(dumps.size());
+  if (scenario_.is_worker_per_cpu) ForgetCpus();
 }
 
 std::string Run::Filled(std::string word) const {
@@ -253,14 +299,36 @@ std::string Run::Normalised(std::string text) const {
   static const std::regex uuid(
       "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\\b[0-9a-f]{16}\\b");
   static const std::regex run_folder("_[A-Za-z0-9_]{6,8}/attempt_");
-  static const std::string host = rendezvous::HostName();
   ReplaceAll(text, Dir(), "{dir}");
   ReplaceAll(text, ":" + std::to_string(job_.port()), ":{port}");
   if (text == std::to_string(job_.port())) text = "{port}";
-  // First: random letters may hold a short host name.
+  // As a report names it. Elsewhere a host's name may be a word of the program.
+  const std::string host = rendezvous::HostName();
+  if (text.rfind(host + " (", 0) == 0) text.replace(0, host.size(), "{host}");
   text = std::regex_replace(text, run_folder, "_{random}/attempt_");
-  ReplaceAll(text, host, "{host}");
   return std::regex_replace(text, uuid, "{uuid}");
+}
+
+// The numbers of workers, and what each of them has one of, where that is a number of CPUs.
+void Run::ForgetCpus() {
+  static const std::set<std::string> of_all = {"workers", "env.WORLD_SIZE", "env.LOCAL_WORLD_SIZE",
+                                               "env.ROLE_WORLD_SIZE"};
+  cpu_set_t allowed;
+  CHECK(sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
+  const std::string all = std::to_string(CPU_COUNT(&allowed));
+  std::vector<std::string> ranks;
+  std::vector<std::string> files;
+  for (int rank = 0; rank < CPU_COUNT(&allowed); ++rank) {
+    ranks.push_back(std::to_string(rank));
+    files.push_back("/attempt_0/" + ranks.back() + "/error.json");
+  }
+  for (auto& [field, value] : observed_) {
+    if (of_all.count(field) != 0 && value == all) value = "{cpus}";
+    const bool is_rank =
+        field == "env.RANK" || field == "env.LOCAL_RANK" || field == "env.ROLE_RANK";
+    if (is_rank && value == Join(ranks, " ")) value = "0 .. {cpus} - 1";
+    if (value == Join(files, " ")) value = "/attempt_0/0 .. {cpus} - 1/error.json";
+  }
 }
 
 void Run::KillLeftovers() {
@@ -284,18 +352,19 @@ std::string Run::Describe() const {
 }
 
 void Compare(const Scenario& scenario) {
-  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
-  // Side by side; torchrun is still starting while ddprun has done most of it.
-  Run torchrun(Launcher::kTorchrun, scenario);
+  const std::vector<std::string> asked = Asked(scenario);
+  if (IsRecording()) return Record(scenario.name, {.asked = asked, .seen = RunBoth(scenario)});
+  if (scenario.needs_torch && FindTorchPython().python.empty()) return SkipWithoutTorch();
+  const std::optional<Observed> torchrun = Recorded(scenario.name, asked);
+  if (!torchrun) return;
   Run ddprun(Launcher::kDdprun, scenario);
-  for (Run* run : {&ddprun, &torchrun}) {
-    if (scenario.during != nullptr) scenario.during(*run);
-    run->Finish();
-  }
-  const std::vector<std::string> complaints =
-      Judge(DifferenceTable(), scenario.name, torchrun.observed(), ddprun.observed());
-  for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
-  if (!complaints.empty()) MESSAGE(torchrun.Describe() << ddprun.Describe());
+  ddprun.Drive();
+  Check(scenario, *torchrun, ddprun, "");
+}
+
+void CompareLive(const Scenario& scenario) {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  RunBoth(scenario);
 }
 
 }  // namespace ddprun::testing

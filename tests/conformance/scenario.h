@@ -1,5 +1,6 @@
 // A scenario: one small program, run in the same way under torchrun and under ddprun, and what is
-// seen of both compared field by field. Only the table of intended differences excuses any.
+// seen of both compared field by field. Only the table of intended differences excuses any. What
+// torchrun does is recorded (recorder.h).
 #ifndef DDPRUN_TESTS_CONFORMANCE_SCENARIO_H_
 #define DDPRUN_TESTS_CONFORMANCE_SCENARIO_H_
 
@@ -22,11 +23,13 @@ class Run;
 // In every word: {dir} is the run's own directory, in which it runs, {port} a port of the run's
 // own, {programs} the folder of the programs, {toy} tests/e2e/toy_worker.
 struct Scenario {
-  std::string name;  // as in the table
+  std::string name;  // of its own: in the table, and of its recording
   std::vector<std::string> options;
   // What the command of each agent adds to `options`; started in this order, side by side.
   std::vector<std::vector<std::string>> nodes = {{}};
   std::vector<std::string> command;
+  // The workers import PyTorch: without one the case is skipped.
+  bool needs_torch = false;
   std::map<std::string, std::string> env = {};
   // Words in front of the launcher.
   std::vector<std::string> prefix = {};
@@ -38,6 +41,8 @@ struct Scenario {
   bool is_quiet = false;
   // Each agent's exit code beside the class of it.
   bool has_codes = false;
+  // A worker for each CPU that the test may use: their number is kept as {cpus}.
+  bool is_worker_per_cpu = false;
 };
 
 // The agents of one scenario under one launcher.
@@ -67,6 +72,8 @@ class Run {
   // Waits for a text on an agent's stderr, with a check.
   void AwaitErr(int index, const std::string& of_torchrun, const std::string& of_ddprun);
   void Observe(const std::string& field, const std::string& value);
+  // Does what the scenario does while the agents run, and finishes.
+  void Drive();
   // Waits for all agents and observes: exit, code, out, err (lines with "seen: "), files,
   // file.NAME, env.NAME, leftovers.
   void Finish();
@@ -81,6 +88,7 @@ class Run {
   void ObserveExits();
   void ObserveFiles();
   void ObserveEnvironments(const std::map<std::string, std::string>& dumps);
+  void ForgetCpus();
   void KillLeftovers();
 
   const Launcher launcher_;
@@ -91,11 +99,12 @@ class Run {
   Observed observed_;
 };
 
-// Runs the scenario under both and checks. A case calls it last: without PyTorch it is skipped.
+// Runs the scenario under ddprun and compares it with torchrun's recording. A case calls it last.
 void Compare(const Scenario& scenario);
 
-// differences.txt.
-const std::vector<Difference>& DifferenceTable();
+// Runs it under both: what is under test is the program beside the real torchrun. A case calls it
+// last: without PyTorch it is skipped.
+void CompareLive(const Scenario& scenario);
 
 // Lines of a text, sorted, as one field.
 std::string SortedLines(const std::string& text);

@@ -43,19 +43,18 @@ TEST_CASE("conformance: the environment with a master's address and port") {
 }
 
 TEST_CASE("conformance: NCCL's errors are handled unless the user has said otherwise") {
-  const Scenario scenario = {.name = "async_error_handling",
-                             .options = {"--standalone", "--nproc_per_node=2", "--no_python"},
-                             .command = {"{toy}", "env:TORCH_NCCL_ASYNC_ERROR_HANDLING"}};
-  for (const char* given : {"", "0", "3"}) {
-    Scenario one = scenario;
-    one.env = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", given}};
-    one.after = [&](Run& run) {
-      const std::string value = std::string(given).empty() ? "1" : given;
-      const std::string line = "TORCH_NCCL_ASYNC_ERROR_HANDLING=" + value;
+  const auto expect = [](Scenario scenario, const std::string& given, const std::string& line) {
+    scenario.options = {"--standalone", "--nproc_per_node=2", "--no_python"};
+    scenario.command = {"{toy}", "env:TORCH_NCCL_ASYNC_ERROR_HANDLING"};
+    scenario.env = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", given}};
+    scenario.after = [&line](Run& run) {
       CHECK_MESSAGE(run.observed().at("out") == line + " | " + line, run.Describe());
     };
-    Compare(one);
-  }
+    Compare(scenario);
+  };
+  expect({.name = "async_error_handling"}, "", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1");
+  expect({.name = "async_error_handling_0"}, "0", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0");
+  expect({.name = "async_error_handling_3"}, "3", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3");
 }
 
 TEST_CASE("conformance: an endpoint alone") {
@@ -153,14 +152,17 @@ TEST_CASE("conformance: '--' behind the script") {
 TEST_CASE("conformance: a worker for each CPU") {
   Compare({.name = "nproc_cpu",
            .options = {"--standalone", "--nproc_per_node=cpu"},
-           .command = {"{programs}/env.py"}});
+           .command = {"{programs}/env.py"},
+           .env = {{"OMP_NUM_THREADS", "1"}},  // set by both, but for one worker alone
+           .is_worker_per_cpu = true});
 }
 
 TEST_CASE("conformance: without a GPU auto takes the CPUs") {
   Compare({.name = "nproc_auto",
            .options = {"--standalone", "--nproc_per_node=auto"},
            .command = {"{programs}/env.py"},
-           .env = {{"CUDA_VISIBLE_DEVICES", "-1"}}});
+           .env = {{"CUDA_VISIBLE_DEVICES", "-1"}, {"OMP_NUM_THREADS", "1"}},
+           .is_worker_per_cpu = true});
 }
 
 TEST_CASE("conformance: without a GPU a worker for each is refused") {

@@ -40,6 +40,8 @@ TorchPython Find() {
   std::string python;
   std::getline(answer, python);
   std::getline(answer, found.folder);
+  std::getline(answer, found.version, ' ');
+  found.version = found.version.substr(0, found.version.find('+'));
   found.torchrun = found.folder + "/torchrun";
   if (access(found.torchrun.c_str(), X_OK) != 0) {
     found.problem = "PyTorch of " + name + " has no program " + found.torchrun + remedy;

@@ -10,6 +10,7 @@ struct TorchPython {
   std::string python;    // its path; empty: there is none
   std::string torchrun;  // beside it
   std::string folder;    // of both
+  std::string version;   // "2.13.0", without what its build adds
   std::string problem;   // why there is none
 };
 

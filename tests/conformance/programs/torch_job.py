@@ -96,7 +96,7 @@ def ddp():
     mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     all_of_them = [torch.empty_like(mine) for _ in range(WORLD)]
     dist.all_gather(all_of_them, mine)
-    tell("equal parameters", all(torch.equal(mine, other) for other in all_of_them), f"{mine.sum():.6f}")
+    tell("equal parameters", all(torch.equal(mine, other) for other in all_of_them), f"{mine.sum():.3f}")
 
 
 def collectives():
