@@ -204,10 +204,10 @@ TEST_CASE("stack: a tool that hangs is killed at the deadline, and the stop it l
       FakeTool(temp.path(), "eu-stack",
                "kill -STOP " + std::to_string(program->pid()) + "\nexec sleep 1000\n");
   const TimePoint began = SteadyNow();
-  const StackResult result = Read(program->pid(), hanging, 500ms);
+  const StackResult result = Read(program->pid(), hanging, 5s);
   CHECK(SteadyNow() - began < 30s);
   CAPTURE(result.problem);
-  CHECK(result.problem.starts_with("stack: eu-stack: no answer in 0."));
+  CHECK(result.problem.starts_with("stack: eu-stack: no answer in "));
   CHECK(result.kernel_wait.starts_with("in clock_nanosleep"));
   CheckUnharmed(program->pid());
 }
@@ -222,7 +222,7 @@ TEST_CASE("stack: a real tracer that is killed between attach and detach leaves 
                    std::to_string(program->pid()) + " -ex 'shell sleep 1000'\n");
   const StackResult result = Read(program->pid(), hanging, 3s);
   CAPTURE(result.problem);
-  CHECK(result.problem.find("eu-stack: no answer in 2") != std::string::npos);
+  CHECK(result.problem.find("eu-stack: no answer in ") != std::string::npos);
   CheckUnharmed(program->pid());
 }
 
