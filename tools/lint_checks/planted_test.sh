@@ -129,6 +129,10 @@ echo 'Run({});' | tee "$tree/tests/a_test.cc" >"$tree/tests/b_test.cc"
 finds "tests/a_test.cc does not use kGate: tests/gates/gates.h lists it" gates
 echo 'getenv("DDPRUN_TEST_OTHER")' >"$tree/launcher/a.cc"
 finds "launcher/a.cc: the product names DDPRUN_TEST_OTHER" gates
+sed 's/ --with-etcd//' Dockerfile >"$scratch/Dockerfile"
+finds "does not install by: tools/setup --with-etcd" $here/dockerfile.sh "$scratch/Dockerfile"
+sed 's/ --with-etcd/& --with-gold/' Dockerfile >"$scratch/Dockerfile"
+finds "tools/setup does not know: --with-gold" $here/dockerfile.sh "$scratch/Dockerfile"
 
 build_graph >"$scratch/graph.xml"
 $here/graph.py pure-files "$scratch/graph.xml" >"$scratch/pure_files"
