@@ -87,6 +87,15 @@ finds "file of 801 lines" $here/style.py "$scratch/too_long.sh"
 finds "no header guard" $here/style.py "$scratch/no_guard.h"
 finds "bash -n" $here/style.py "$scratch/broken.sh"
 finds "no file was given" $here/style.py
+
+printf '#include <thread>\nauto a = milliseconds(1000), b = 0ms;\nsleep_for(milliseconds(5));\n// lower bound: it stays\nWait(300ms);\nWait(20ms);  // no limit: the fault\n' >"$scratch/patient_test.cc"
+printf 'auto virtual_time = milliseconds(300);\n' >"$scratch/virtual_test.cc"
+accepts $here/short_limits.py "$scratch/patient_test.cc" "$scratch/virtual_test.cc"
+for breach in 'milliseconds(300)' '300ms' 'microseconds(5)' 'keep_alive_interval=0.5' 'hang_timeout=.25'; do
+  printf '#include <thread>\nstd::thread t; Wait("%s");\n' "$breach" >"$scratch/hasty_test.cc"
+  finds "$breach on a real clock" $here/short_limits.py "$scratch/hasty_test.cc"
+done
+finds "no file was given" $here/short_limits.py
 if $here/format.sh "$scratch/unformatted.cc" 2>&1 | grep -q 'not checked'; then
   echo "planted: format: not checked here"
 else
