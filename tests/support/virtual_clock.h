@@ -15,7 +15,7 @@ namespace ddprun::testing {
 // test's duration. Calls from any thread.
 class VirtualClock final : public Clock {
  public:
-  static constexpr Duration kSlice = std::chrono::milliseconds(2);
+  static constexpr Duration kSlice = std::chrono::milliseconds(2);  // no limit: between looks
 
   TimePoint Now() const override;
   Duration Left(TimePoint until) const override;

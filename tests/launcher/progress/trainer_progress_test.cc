@@ -44,7 +44,7 @@ struct Node {
   template <typename Condition>
   bool RunUntil(Condition condition) {
     return Eventually([&] {
-      io.run_for(std::chrono::milliseconds(5));
+      io.run_for(std::chrono::milliseconds(5));  // no limit: one turn
       return condition();
     });
   }
@@ -81,7 +81,7 @@ TEST_CASE("trainer progress: the last request goes out at once, however short th
 }
 
 // Far shorter than any wait of these cases.
-constexpr Duration kOften = std::chrono::milliseconds(20);
+constexpr Duration kOften = std::chrono::milliseconds(20);  // no limit: an interval
 
 TEST_CASE("trainer progress: what has changed is told again, with the time that is left") {
   TrainerServer server({});

@@ -33,8 +33,8 @@ TEST_CASE("mailbox: tasks run in order, those posted before the close included, 
 
 TEST_CASE("mailbox: without a task it is left at the deadline") {
   Mailbox mailbox;
-  const TimePoint deadline = SteadyNow() + std::chrono::milliseconds(5);
-  CHECK(mailbox.RunFor(std::chrono::milliseconds(5)));
+  const TimePoint deadline = SteadyNow() + std::chrono::milliseconds(5);  // lower bound: the wait
+  CHECK(mailbox.RunFor(std::chrono::milliseconds(5)));                    // lower bound: the wait
   CHECK(SteadyNow() >= deadline);
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("helper thread: one that hangs is left behind, with what its task owns
   const auto owned = std::make_shared<std::promise<void>>();
   std::future<void> ended = owned->get_future();
   {
-    const HelperThread helper(std::chrono::milliseconds(1), SteadyClock());
+    const HelperThread helper(std::chrono::milliseconds(1), SteadyClock());  // no limit: a delay
     REQUIRE(helper.is_running());
     helper.Post([owned, gate = release.get_future().share()] {
       gate.wait();
