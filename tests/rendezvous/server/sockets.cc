@@ -15,11 +15,12 @@ namespace {
 
 using testing::Loopback;
 
-UniqueFd Bind(uint16_t& port) {
+UniqueFd Bind(uint16_t& port, in_addr_t ip = INADDR_LOOPBACK) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   sockaddr_in address = Loopback(0);
+  address.sin_addr.s_addr = htonl(ip);
   DDP_CHECK(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
   socklen_t size = sizeof(address);
   DDP_CHECK(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
@@ -34,7 +35,9 @@ bool WaitReadable(int fd, int timeout_ms) {
 
 }  // namespace
 
-ReservedPort::ReservedPort() : fd_(Bind(port_)) {}
+// At every address, as a coordinator listens: a port that is free at 127.0.0.1 alone may be a
+// connection's of another address of this machine.
+ReservedPort::ReservedPort() : fd_(Bind(port_, INADDR_ANY)) {}
 
 UniqueFd TryConnectTo(uint16_t port, const char* ip) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
