@@ -61,6 +61,7 @@ CHECKS = (
     (2, Command("seeds", ("tools/sim", "--seeds", "100000"))),
     (2, Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000"))),
     (2, Command("slurm", ("tools/test_slurm",))),
+    (2, Command("torchrun anew", ("tests/conformance/record", "--check"))),
     (2, Command("fuzz", ("tools/fuzz", "--seconds", "600", "--jobs", "{fuzz_jobs}"))),
     (2, Command("soak", ("tools/soak", "--minutes", "30"))),
     (2, Command("soak with etcd", ("tools/soak", "--minutes", "15", "--etcd"))),
