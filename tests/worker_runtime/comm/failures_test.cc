@@ -376,7 +376,7 @@ TEST_CASE("failures: ranks that do not come are named when the group forms") {
   for (const absl::Status& status : ddprun::testing::FormRankThreads(members)) {
     CHECK(absl::IsDeadlineExceeded(status));
     CHECK(status.message() ==
-          "forming the group of 4 ranks timed out after 5000 ms: ranks 1 and 3 did not come");
+          "forming the group of 4 ranks timed out after 5 s: ranks 1 and 3 did not come");
   }
 }
 
