@@ -13,6 +13,7 @@
 //   scribble:PATH   writes random words to its whole page until there is such a file
 //   misuse          tries to shrink, grow and unseal its page, and says which it could
 //   close           closes the descriptor of its page
+//   lasts:MS        does nothing for that long
 //   exec:ARGUMENTS  becomes this program with these, separated by "|"
 //   touch:PATH, until:PATH, print:TEXT, err:TEXT, exit:CODE, ignore:SIGNAL, wait   as toy_worker
 #include <fcntl.h>
@@ -20,12 +21,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/progress.h"
@@ -152,6 +155,10 @@ void DoUsual(const std::string& name, const std::string& value) {
   }
   if (name == "until") {
     while (!IsThere(value)) usleep(kPause_us);
+    return;
+  }
+  if (name == "lasts") {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::stoi(value)));
     return;
   }
   if (name == "ignore") {
