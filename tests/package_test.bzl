@@ -19,13 +19,15 @@ def package_test(name, srcs, deps, tags = [], env = {}, file_limit_s = 60, **kwa
       file_limit_s: what one source file may take; the sanitizers multiply it.
       **kwargs: as of cc_test.
     """
+    # The sandbox hides neither a Python nor what is installed in it.
+    is_external = "no-sandbox" in tags or "//tests/support:torch_python" in deps
     cc_test(
         name = name,
         srcs = srcs,
         # The limit that counts is that of a file.
         timeout = "eternal",
         env = dict(env, DDPRUN_TEST_FILE_LIMIT_S = str(file_limit_s)),
-        tags = tags + (["external"] if "no-sandbox" in tags else []),
+        tags = tags + (["external"] if is_external else []),
         deps = deps + ["//tests/support:doctest_main"],
         **kwargs
     )

@@ -23,7 +23,7 @@ inline const Clock& SteadyClock() {
       return std::clamp<Duration>(until - SteadyNow(), Duration(0), std::chrono::hours(1));
     }
   };
-  static const Steady clock;
+  static const Clock& clock = *new Steady;  // for threads that outlive main(), too
   return clock;
 }
 

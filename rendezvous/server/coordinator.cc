@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -44,15 +45,16 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   // `memory`: where records go; null: nowhere.
   Loop(Options& options, const Beginning& beginning, std::shared_ptr<JobMemory> memory,
        const Clock& clock)
-      : clock_(clock),
-        memory_(std::move(memory)),
+      : memory_(std::move(memory)),
         log_step_(std::move(options.log_step)),
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
         gives_keys_(options.identity != nullptr),
         machine_(options.policy, beginning, clock.Now()),
         verdict_(beginning.verdict),
-        run_id_(options.policy ? options.policy->run_id : beginning.run_id) {}
+        run_id_(options.policy ? options.policy->run_id : beginning.run_id) {
+    clock_ = &clock;
+  }
 
   absl::Status Start() {
     thread_ = StartQuietThread([this] { Run(); });
@@ -76,7 +78,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
           if constexpr (requires { any.session; }) any.session = session;
         },
         event);
-    mailbox_.Post([this, session, posted = clock_.Now(), event = std::move(event)]() mutable {
+    mailbox_.Post([this, session, posted = clock().Now(), event = std::move(event)]() mutable {
       Apply(session, posted, event);
     });
   }
@@ -94,10 +96,10 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   // Waits for `patience` at most. Whether every node has left the job, of which a round was.
   bool AwaitDesertion(Duration patience) {
-    const TimePoint until = clock_.Now() + patience;
+    const TimePoint until = clock().Now() + patience;
     std::unique_lock lock(mutex_);
-    while (has_nodes_.value_or(false) && !verdict_ && clock_.Now() < until) {
-      left_.wait_for(lock, clock_.Left(until));
+    while (has_nodes_.value_or(false) && !verdict_ && clock().Now() < until) {
+      left_.wait_for(lock, clock().Left(until));
     }
     return has_nodes_ == false;
   }
@@ -129,10 +131,10 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   void Run() {
     // What agents said comes before deadlines that may have passed meanwhile: a coordinator that
     // was stopped for a while finds their heartbeats in the mailbox.
-    while (mailbox_.RunFor(clock_.Left(NextDeadline()))) {
+    while (mailbox_.RunFor(clock().Left(NextDeadline()))) {
       bool has_waited = false;
       if (!AwaitTurn(has_waited) || has_waited) continue;
-      const TimePoint now = clock_.Now();
+      const TimePoint now = clock().Now();
       if (memory_ != nullptr) memory_->Look(now);
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
       if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
@@ -151,7 +153,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     // What is left in the mailbox of a session that the machine had closed is dropped.
     if (session == nullptr && !std::holds_alternative<Recorded>(event)) return;
     if (is_break) Forget(id);
-    const TimePoint now = clock_.Now();
+    const TimePoint now = clock().Now();
     AddWait(now - posted, event);  // for our turn above all
     StepMachine(now, event);
     AskDesk(now, id, event);
@@ -274,7 +276,11 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     sessions_.erase(id);
   }
 
-  const Clock& clock_;
+  const Clock& clock() const { return *clock_.load(); }
+
+  // Stored, not initialised: sessions post on threads of gRPC, whose order the thread sanitizer
+  // does not see.
+  std::atomic<const Clock*> clock_{nullptr};
   const std::shared_ptr<JobMemory> memory_;
   const std::function<void(const std::string&)> log_step_;
   const std::function<void()> on_finished_;
