@@ -279,6 +279,8 @@ void ForgetJob(const std::string& run_dir) {
 }
 
 struct JobFile::Next {
+  explicit Next(const Clock& its_clock) : clock(its_clock) {}
+
   const Clock& clock;
   std::mutex mutex;
   std::optional<Record> record;
