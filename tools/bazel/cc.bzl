@@ -1,6 +1,6 @@
 """cc_library, cc_binary and cc_test as everywhere, with the precompiled header where a target can have it.
 
-Sources of tests are compiled without optimisation, but for those of a target that `is_hot`.
+In the optimised build, sources of tests are not optimised, unless the target `is_hot` or has flags of its own.
 """
 
 _PRECOMPILED = "//tools/bazel:precompiled"
