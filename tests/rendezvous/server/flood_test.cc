@@ -275,6 +275,9 @@ TEST_CASE("floods: answers that nobody reads are as many as may wait, whoever as
   std::vector<UniqueFd> connections;
   size_t allowed = kMaxCostBytes;
   SUBCASE("by looking on") {
+    // What the budget lets wait takes 40 MB. On a loaded machine answers that the nodes, here in
+    // this process, have not sent yet come to it. Without the budget it is 108 MB.
+    allowed += 20 * kMegabyte;
     const std::string nothing = Frame(kDataFrame, kEndStream, 1, std::string(5, '\0'));
     for (int i = 0; i < 32; ++i) {
       connections.push_back(TryConnectTo(coordinator->port()));
