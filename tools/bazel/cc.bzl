@@ -56,11 +56,30 @@ def precompiled(kwargs, is_test = False):
 def _is_test():
     return native.package_name() == "tests" or native.package_name().startswith("tests/")
 
+def _in_tests(kwargs):
+    # Below tests/, everything is for tests and for all of them.
+    if not _is_test():
+        return kwargs
+    return dict({"testonly": 1, "visibility": ["//tests:__subpackages__"]}, **kwargs)
+
 def cc_library(is_hot = False, **kwargs):
-    native.cc_library(**precompiled(kwargs, is_test = _is_test() and not is_hot))
+    native.cc_library(**precompiled(_in_tests(kwargs), is_test = _is_test() and not is_hot))
 
 def cc_binary(is_hot = False, **kwargs):
-    native.cc_binary(**precompiled(kwargs, is_test = _is_test() and not is_hot))
+    native.cc_binary(**precompiled(_in_tests(kwargs), is_test = _is_test() and not is_hot))
+
+def libraries():
+    """:libraries, which tests link: all of the package's libraries above but those that are linked whole."""
+    native.cc_library(
+        name = "libraries",
+        testonly = 1,
+        visibility = ["//tests:__subpackages__"],
+        deps = [
+            ":" + name
+            for name, rule in native.existing_rules().items()
+            if rule["kind"] == "cc_library" and not rule["alwayslink"]
+        ],
+    )
 
 def cc_test(linkopts = [], is_hot = False, **kwargs):
     # By mold: the linker of binutils takes five times as long.

@@ -184,7 +184,7 @@ finds "the library reaches the launcher or gRPC" $here/layers.py "$scratch/graph
 
 # with_edge FROM TO: judges the build's graph, to which a rule of the tests and one dependency are added.
 with_edge() {
-  sed "s|<query[^>]*>|&<rule class=\"cc_library\" name=\"//tests/support:skip\"/>|
+  sed "s|<query[^>]*>|&<rule class=\"cc_library\" name=\"//tests/support:support\"/>|
     s|<rule [^>]*name=\"$1\">|&<rule-input name=\"$2\"/>|" "$scratch/graph.xml" >"$scratch/planted.xml"
   $here/layers.py "$scratch/planted.xml"
 }
@@ -196,7 +196,7 @@ accepts with_edge //rendezvous/server:coordinator //worker_runtime:env_contract
 finds "the process code reaches more than the lowest layer" with_edge //process:exit_status //rendezvous/core:rendezvous_machine
 finds "the store reaches gRPC" with_edge //rendezvous/store:store_server @grpc//:grpc
 finds "an example or the bench reaches more than the library" with_edge //examples/train:train //launcher/agent:agent
-finds "a product depends on tests" with_edge //launcher/agent:agent //tests/support:skip
+finds "a product depends on tests" with_edge //launcher/agent:agent //tests/support:support
 sed 's|//bench[:/]|//lab:|g' "$scratch/graph.xml" >"$scratch/renamed.xml"
 finds "names no target" $here/layers.py "$scratch/renamed.xml"
 

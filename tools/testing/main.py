@@ -20,7 +20,7 @@ import targets as targets_module
 from session import say
 
 USAGE = """\
-usage: tools/test [--ci | --nightly] [--dry-run]
+usage: tools/test [--ci | --nightly] [--only=STAGE,STAGE...] [--dry-run]
        tools/test [--asan | --tsan] PATH...
 
 Installs what is needed, builds, and runs the tests of a ring. The last line counts the cases of the plain run, each
@@ -28,6 +28,7 @@ once; the sanitizers' runs have lines of their own above it. Exits with 1 when a
   (none)     ring 0: the product as it ships: style, lint, units, transcripts, whole programs
   --ci       ring 1, before a change lands: all tests but the longest, the sanitizers, and a tenth of ring 2
   --nightly  ring 2: everything, which takes hours
+  --only     of the ring, what precedes all tests and the stages of these names
   --dry-run  prints the stages and their programs, and runs nothing
 
 With a PATH (a test, the file of the product that it tests, a package's folder, or a Bazel label) it builds and runs
@@ -44,6 +45,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(usage=USAGE.removeprefix("usage: "), add_help=False, allow_abbrev=False)
     for option in ("--ci", "--nightly", "--dry-run", "--asan", "--tsan"):
         parser.add_argument(option, action="store_true")
+    parser.add_argument("--only", metavar="STAGES")
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("paths", nargs="*", metavar="PATH")
     for argument in arguments:
@@ -62,7 +64,7 @@ def parse(arguments):
         refuse("--ci and --nightly exclude each other")
     if options.asan and options.tsan:
         refuse("--asan and --tsan exclude each other")
-    if options.paths and (options.ci or options.nightly or options.dry_run):
+    if options.paths and (options.ci or options.nightly or options.dry_run or options.only is not None):
         refuse("a ring has no PATH")
     if not options.paths and (options.asan or options.tsan):
         refuse("--asan and --tsan need a PATH; tools/test --ci runs all of it")
@@ -87,24 +89,29 @@ def ask_bazel(pattern="//..."):
     return targets_module.parse(text), targets_module.fuzz_names(text)
 
 
-def the_rest(ring, targets, fuzz_names, cores):
-    """(the stages behind the opening, what the tenth of ring 2 is)."""
+def the_rest(ring, targets, fuzz_names, cores, only):
+    """(the stages behind the opening, what the tenth of ring 2 is); exits with 2 where `only` names what is none."""
     flags = session_module.tsan_flags() if ring > 0 else ()
     stages, tenth = plan.main_part(ring, targets, flags), ""
     if ring == 1:
         tenth, more = plan.tenth(commit(), targets, fuzz_names, session_module.fuzz_jobs(cores), flags)
         stages += more
+    if only is not None:
+        chosen, names = set(only.split(",")), {stage.name for stage in stages}
+        if not chosen <= names:
+            refuse(f"no stage of this ring is '{min(chosen - names)}'; there are: {', '.join(sorted(names))}")
+        stages = [stage for stage in stages if stage.name in chosen]
     return stages, tenth
 
 
-def dry_run(ring, cores):
+def dry_run(ring, cores, only):
     for line in report.describe(plan.opening(ring), []):
         print(line)
     if shutil.which("bazel") is None:
         say("the rest is known when tools/setup has installed Bazel")
         return 0
     targets, fuzz_names = ask_bazel()
-    stages, tenth = the_rest(ring, targets, fuzz_names, cores)
+    stages, tenth = the_rest(ring, targets, fuzz_names, cores, only)
     for line in report.describe(stages, targets):
         print(line)
     if tenth:
@@ -130,7 +137,7 @@ def find_targets(session):
     return fuzz_names
 
 
-def run_ring(ring, scratch, cores):
+def run_ring(ring, scratch, cores, only):
     session = session_module.Session(scratch, cores)
     if ring > 0:
         # Where PyTorch is to be installed, a test that finds none has failed.
@@ -139,7 +146,7 @@ def run_ring(ring, scratch, cores):
     if session.run(plan.opening(ring)):
         fuzz_names = find_targets(session)
         if fuzz_names is not None:
-            stages, tenth = the_rest(ring, session.targets, fuzz_names, cores)
+            stages, tenth = the_rest(ring, session.targets, fuzz_names, cores, only)
             session.run(stages)
             bazel.run(bazel.words("trim_cache"))
     for line in report.ending(ring, session.stages, session.runs, session.failed, tenth):
@@ -214,11 +221,11 @@ def main(arguments):
     cores = os.cpu_count() or 1
     ring = 2 if options.nightly else 1 if options.ci else 0
     if options.dry_run:
-        return dry_run(ring, cores)
+        return dry_run(ring, cores, options.only)
     with tempfile.TemporaryDirectory(prefix="ddprun-test.") as scratch:
         if options.paths:
             return run_paths(options, called_from, scratch)
-        return run_ring(ring, scratch, cores)
+        return run_ring(ring, scratch, cores, options.only)
 
 
 if __name__ == "__main__":

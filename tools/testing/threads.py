@@ -1,9 +1,11 @@
-"""Which programs can start a thread, by what their link takes in: objects that ask for one, or a library that may.
+"""Which programs can start a thread: those whose link took in an object that asks for one, or a library that may.
 
-Bazel leaves the arguments of each link beside the program. What is linked in the end tells less: libstdc++ has the calls
-that start a thread and those that sleep in one object.
+Bazel leaves the arguments of each link beside the program. An object between --start-lib and --end-lib, and a member of
+an archive, is taken in if something needs it: the program then has one of its symbols. What the program itself asks for
+tells less: libstdc++ has the calls that start a thread and those that sleep in one object.
 """
 
+import collections
 import glob
 import os
 import re
@@ -11,22 +13,45 @@ import subprocess
 
 import targets as targets_module
 
-_STARTS = re.compile(r" U (_ZNSt6thread15_M_start_thread\w*|pthread_create|thrd_create)(@|$)")
+_STARTS = re.compile(r"_ZNSt6thread15_M_start_thread\w*|pthread_create|thrd_create")
 # Any other library is taken to start threads.
 _QUIET = re.compile(r"-l:?(lib)?(absl_\w+|protobuf|stdc\+\+|gcc_s|gcc|c|m|dl|pthread|rt|z|ssl|crypto|xxhash|hwloc)(\.a|\.so)?")
 _FILE = re.compile(r"\.(o|lo|a|so)$")
+# Of `nm -A`: the file, of an archive with the member; the symbol's kind and name.
+_SYMBOL = re.compile(r"(.+?):\s*[0-9a-f]*\s+(\w) (\S+)")
 
 
 def inputs(arguments):
-    """(files, libraries) of a link, of whose arguments each is a line."""
-    lines = arguments.splitlines()
-    files = [line for line, before in zip(lines, ["", *lines]) if _FILE.search(line) and line[0] != "-" and before != "-o"]
-    return files, [line for line in lines if line.startswith("-l")]
+    """(files, files of which the link takes in what it needs, libraries) of a link, of whose arguments each is a line."""
+    files, on_demand, libraries = [], [], []
+    is_on_demand, before = False, ""
+    for line in arguments.splitlines():
+        if line in ("-Wl,--start-lib", "-Wl,--end-lib"):
+            is_on_demand = line == "-Wl,--start-lib"
+        elif line.startswith("-l"):
+            libraries.append(line)
+        elif _FILE.search(line) and line[0] != "-" and before != "-o":
+            (on_demand if is_on_demand or line.endswith(".a") else files).append(line)
+        before = line
+    return files, on_demand, libraries
 
 
 def asking(symbols):
-    """Of what `nm -A --undefined-only` prints the files that ask for a thread."""
-    return {line.partition(":")[0] for line in symbols.splitlines() if _STARTS.search(line)}
+    """Of what `nm -A --extern-only` prints: file -> for each of its objects that asks for a thread, the names it defines."""
+    defines, asks = collections.defaultdict(set), set()
+    for line in symbols.splitlines():
+        match = _SYMBOL.fullmatch(line)
+        if match is None:
+            continue
+        source, kind, name = match.groups()
+        if kind in "TDBR":
+            defines[source].add(name)
+        elif kind == "U" and _STARTS.fullmatch(name.partition("@")[0]):
+            asks.add(source)
+    found = collections.defaultdict(list)
+    for source in asks:
+        found[source.partition(":")[0]].append(defines[source])
+    return found
 
 
 def choose(labels, targets, can):
@@ -49,24 +74,37 @@ class Programs:
     def __init__(self, folder):
         self._folder = folder
         self._root = folder.partition("/bazel-out/")[0]
-        self._asks = {}  # file -> whether it asks for a thread
+        self._asks = {}  # file -> as asking() says, or None where nm cannot read it
 
     def can(self, label):
-        found = glob.glob(glob.escape(os.path.join(self._folder, targets_module.path_of(label))) + "-*.params")
+        program = os.path.join(self._folder, targets_module.path_of(label))
+        found = glob.glob(glob.escape(program) + "-*.params")
         if len(found) != 1:
             return True
         with open(found[0], encoding="utf-8") as file:
-            files, libraries = inputs(file.read())
-        if not files or any(not _QUIET.fullmatch(name) for name in libraries):
+            files, on_demand, libraries = inputs(file.read())
+        for library in libraries:
+            if _QUIET.fullmatch(library):
+                continue
+            if not library.startswith("-l:") or not library.endswith(".a"):
+                return True
+            on_demand.append(self._run("gcc", "-print-file-name=" + library[len("-l:"):])[0].strip())
+        self._read([name for name in [*files, *on_demand] if name not in self._asks])
+        asks = [self._asks[name] for name in on_demand]
+        if not files or None in asks or any(self._asks[name] != [] for name in files):
             return True
-        self._read([name for name in files if name not in self._asks])
-        return any(self._asks[name] for name in files)
+        symbols, is_read = self._run("nm", "--defined-only", program)
+        defined = {line.rpartition(" ")[2] for line in symbols.splitlines()}
+        return not is_read or any(names & defined for objects in asks for names in objects)
 
     def _read(self, files):
         if not files:
             return
-        done = subprocess.run(("nm", "-A", "--undefined-only", *files), cwd=self._root, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False)
-        found = asking(done.stdout)
-        # What nm cannot read is taken to ask.
-        self._asks.update((name, name in found or done.returncode != 0) for name in files)
+        symbols, is_read = self._run("nm", "-A", "--extern-only", *files)
+        found = asking(symbols)
+        named = {line.partition(":")[0] for line in symbols.splitlines()}
+        self._asks.update((name, found.get(name, []) if is_read or name in named else None) for name in files)
+
+    def _run(self, *command):
+        done = subprocess.run(command, cwd=self._root, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return done.stdout, done.returncode == 0

@@ -117,17 +117,27 @@ class SessionTest(unittest.TestCase):
 
 
 class RingTest(unittest.TestCase):
-    def run_ring(self, **fake):
+    def run_ring(self, only=None, **fake):
         with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(io.StringIO()) as out, \
                 contextlib.redirect_stderr(io.StringIO()), mock.patch.object(session, "bazel", FakeBazel(**fake)) as bazel, \
                 mock.patch.object(main, "bazel", bazel), mock.patch.object(main.promises, "read_table", lambda: []):
-            self.status = main.run_ring(0, scratch, 2)
+            self.status = main.run_ring(0, scratch, 2, only)
             self.lines = out.getvalue().splitlines()
             self.bazel = bazel
 
     def test_a_ring_that_passes_ends_with_its_count(self):
         self.run_ring(events=ran("//a:t"))
         self.assertEqual((self.status, self.lines[-1]), (0, "0 passed, 0 failed, 0 skipped"))
+
+    def test_the_stages_that_are_named_run_behind_the_opening(self):
+        self.run_ring(only="portable,build")
+        names = [line.split()[0] for line in self.lines[self.lines.index("stages:") + 1:] if line.endswith("passed")]
+        self.assertEqual(names, ["setup", "style", "tools/testing", "targets", "build", "portable"])
+
+    def test_a_stage_that_is_none_is_refused(self):
+        with self.assertRaises(SystemExit) as ended:
+            self.run_ring(only="build,prtable")
+        self.assertEqual(ended.exception.code, 2)
 
     def test_a_breach_of_style_ends_it_before_anything_is_built(self):
         self.run_ring(statuses={"tools/lint": 1})
@@ -153,7 +163,7 @@ class OptionsTest(unittest.TestCase):
         return said.getvalue()
 
     def test_options_that_do_not_go_together_are_refused(self):
-        for arguments in (["--ci", "--nightly"], ["--asan"], ["--asan", "--tsan", "x"], ["--ci", "x"], ["--fast"], ["--c"]):
+        for arguments in (["--ci", "--nightly"], ["--asan"], ["--asan", "--tsan", "x"], ["--ci", "x"], ["--only=plain", "x"], ["--fast"], ["--c"]):
             with self.subTest(arguments):
                 self.assertIn("usage", self.refused(*arguments))
 

@@ -16,6 +16,9 @@ bazel-out/k8/bin/a/tests.so
 -Wl,--gc-sections
 bazel-out/k8/bin/a/_objs/tests/x.pic.o
 -Wl,--start-lib
+bazel-out/k8/bin/b/_objs/b/y.pic.o
+-Wl,--end-lib
+bazel-out/k8/bin/c/libc.so
 bazel-out/k8/bin/b/libb.a
 -l:libabsl_status.a
 -lstdc++
@@ -28,8 +31,9 @@ SINGLE = "#include <mutex>\n#include <thread>\nvoid F() { std::mutex m; std::loc
 
 class ThreadsTest(unittest.TestCase):
     def test_the_inputs_of_a_link_are_its_objects_archives_and_libraries(self):
-        self.assertEqual(threads.inputs(LINK), (["bazel-out/k8/bin/a/_objs/tests/x.pic.o", "bazel-out/k8/bin/b/libb.a"],
-                                                ["-l:libabsl_status.a", "-lstdc++"]))
+        self.assertEqual(threads.inputs(LINK), (
+            ["bazel-out/k8/bin/a/_objs/tests/x.pic.o", "bazel-out/k8/bin/c/libc.so"],
+            ["bazel-out/k8/bin/b/_objs/b/y.pic.o", "bazel-out/k8/bin/b/libb.a"], ["-l:libabsl_status.a", "-lstdc++"]))
 
     def test_a_test_is_chosen_for_itself_or_for_what_it_starts(self):
         known = [Target("//a:quiet", "cc_test", programs=("//a:helper",)), Target("//a:own", "cc_test"),
@@ -43,42 +47,60 @@ class ThreadsTest(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("g++"), "no g++")
 class PlantedTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.root = folder.name
-        os.makedirs(os.path.join(cls.root, "bazel-out/bin/a"))
-        for name, language, source in (("threaded", "c++", THREADED), ("calls", "c", CALLS), ("single", "c++", SINGLE)):
-            subprocess.run(("gcc", "-x", language, "-", "-c", "-o", f"bazel-out/bin/a/{name}.o"), input=source, text=True,
-                           check=True, cwd=cls.root)
+    """Programs of gcc's, with the arguments of their links beside them as Bazel leaves them."""
 
-    def can(self, name, more=""):
-        """Of a program that links the object, and one that links an archive with it."""
-        subprocess.run(("ar", "rc", "bazel-out/bin/a/all.a", f"bazel-out/bin/a/{name}.o"), check=True, cwd=self.root)
-        for program, file in (("tests", f"{name}.o"), ("by_archive", "all.a")):
-            with open(os.path.join(self.root, f"bazel-out/bin/a/{program}-2.params"), "w", encoding="utf-8") as params:
-                params.write(f"-o\nbazel-out/bin/a/tests\nbazel-out/bin/a/{file}\n-lstdc++\n{more}")
-        programs = threads.Programs(os.path.join(self.root, "bazel-out/bin"))
-        answers = {programs.can("//a:tests"), programs.can("//a:by_archive")}
-        os.remove(os.path.join(self.root, "bazel-out/bin/a/all.a"))
-        self.assertEqual(len(answers), 1)
-        return answers.pop()
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        os.makedirs(os.path.join(self.root, "bazel-out/bin/a"))
+        self.compile("main", "int main() { return 0; }\n")
+
+    def compile(self, name, source):
+        subprocess.run(("g++", "-x", "c++", "-", "-c", "-o", f"bazel-out/bin/a/{name}.o"), input=source, text=True, check=True,
+                       cwd=self.root)
+        return f"bazel-out/bin/a/{name}.o"
+
+    def archive(self, name, source):
+        self.compile(name, source)
+        subprocess.run(("ar", "rc", f"bazel-out/bin/a/{name}.a", f"bazel-out/bin/a/{name}.o"), check=True, cwd=self.root)
+        return f"bazel-out/bin/a/{name}.a"
+
+    def can(self, *inputs):
+        """Of a program that links main.o and `inputs`."""
+        inputs = ("bazel-out/bin/a/main.o", *inputs)
+        subprocess.run(("g++", "-fuse-ld=gold", "-o", "bazel-out/bin/a/tests", *inputs), check=True, cwd=self.root)
+        with open(os.path.join(self.root, "bazel-out/bin/a/tests-2.params"), "w", encoding="utf-8") as params:
+            params.write("\n".join(("-o", "bazel-out/bin/a/tests", *inputs, "-lstdc++")))
+        return threads.Programs(os.path.join(self.root, "bazel-out/bin")).can("//a:tests")
 
     def test_a_program_that_starts_a_thread_is_found(self):
-        self.assertTrue(self.can("threaded"))
-        self.assertTrue(self.can("calls"))
+        self.assertTrue(self.can(self.compile("threaded", THREADED)))
+        self.assertTrue(self.can(self.compile("calls", CALLS)))
 
     def test_one_that_locks_and_sleeps_is_left_out(self):
-        self.assertFalse(self.can("single"))
+        self.assertFalse(self.can(self.compile("single", SINGLE)))
+
+    def test_what_is_taken_in_on_demand_counts_where_it_is_needed(self):
+        on_demand = ("-Wl,--start-lib", self.compile("threaded", THREADED), "-Wl,--end-lib")
+        archive = self.archive("all", THREADED)
+        self.assertFalse(self.can(*on_demand))
+        self.assertFalse(self.can(archive))
+        self.compile("main", "void F();\nint main() { F(); }\n")
+        self.assertTrue(self.can(*on_demand))
+        self.assertTrue(self.can(archive))
 
     def test_a_library_that_is_not_known_may_start_threads(self):
-        self.assertFalse(self.can("single", "-l:libabsl_synchronization.a\n-lhwloc\n"))
-        self.assertTrue(self.can("single", "-l:libgrpc++.a\n"))
+        self.assertFalse(self.can("-lm"))
+        self.assertTrue(self.can("-lutil"))
+        # An archive of the system is looked into.
+        self.assertFalse(self.can("-l:libutil.a"))
 
     def test_a_program_whose_link_is_not_known_may(self):
         self.assertTrue(threads.Programs("/no/bazel-out/bin").can("//a:tests"))
-        self.assertTrue(self.can("single", "bazel-out/bin/a/absent.o\n"))
+        self.assertFalse(self.can())
+        os.remove(os.path.join(self.root, "bazel-out/bin/a/main.o"))
+        self.assertTrue(threads.Programs(os.path.join(self.root, "bazel-out/bin")).can("//a:tests"))
 
 
 if __name__ == "__main__":
