@@ -74,7 +74,8 @@ absl::Status RoundStore::Renew() {
     const bool is_on_loopback = reach_ == Reach::kThisHost || tunnels_ != nullptr;
     if (!is_on_loopback) options.bind = StoreServer::Bind::kNone;
     options.on_no_descriptor = on_no_descriptor_;
-    absl::StatusOr<std::unique_ptr<StoreServer>> started = StoreServer::Start(options);
+    absl::StatusOr<std::unique_ptr<StoreServer>> started =
+        StoreServer::Start(options, SteadyClock());
     if (!started.ok()) return started.status();
     server = *std::move(started);
   }

@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::rendezvous {
@@ -41,8 +40,9 @@ size_t ConnectionsThatFit() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& options) {
-  std::unique_ptr<StoreServer> self(new StoreServer(options));
+absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& options,
+                                                                const Clock& clock) {
+  std::unique_ptr<StoreServer> self(new StoreServer(options, clock));
   if (options.bind == Bind::kLoopback) self->users_.emplace();
   if (options.bind != Bind::kNone) {
     auto listener = ListenOn("127.0.0.1", options.port);
@@ -69,8 +69,9 @@ absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Options& o
   return self;
 }
 
-StoreServer::StoreServer(const Options& options)
+StoreServer::StoreServer(const Options& options, const Clock& clock)
     : options_(options),
+      clock_(clock),
       max_connections_(options.max_connections > 0 ? options.max_connections
                                                    : ConnectionsThatFit()),
       store_(options.max_store_bytes),
@@ -138,11 +139,11 @@ bool StoreServer::Watch(int fd, uint64_t tag) {
 }
 
 void StoreServer::Run() {
-  now_ = SteadyNow();
+  now_ = clock_.Now();
   epoll_event events[128];
   while (!is_stopping_) {
     const int count = epoll_wait(epoll_.get(), events, 128, TimeoutMs());
-    now_ = SteadyNow();
+    now_ = clock_.Now();
     DDP_CHECK(count >= 0 || errno == EINTR);
     for (int i = 0; i < count && !is_stopping_; ++i) {
       const uint64_t tag = events[i].data.u64;
@@ -164,7 +165,8 @@ int StoreServer::TimeoutMs() const {
   if (!ungreeted_.empty()) next = ungreeted_.front().first;
   if (resume_accept_at_) next = std::min(next, *resume_accept_at_);
   if (transit_bytes_ > 0) next = std::min(next, check_stalled_at_);
-  return PollTimeout(next, now_);
+  if (next == TimePoint::max()) return -1;
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(clock_.Left(next)).count());
 }
 
 void StoreServer::RunTimers() {

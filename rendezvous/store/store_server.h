@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/core/kv_store.h"
@@ -81,8 +82,9 @@ class StoreServer {
   };
 
   // Binds and serves. Errors: FailedPrecondition when the port is taken (names it), Unavailable
-  // or ResourceExhausted from the system otherwise.
-  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(const Options& options);
+  // or ResourceExhausted from the system otherwise. `clock` outlives the server.
+  static absl::StatusOr<std::unique_ptr<StoreServer>> Start(const Options& options,
+                                                            const Clock& clock);
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -114,7 +116,7 @@ class StoreServer {
     TimePoint last_progress;
   };
 
-  explicit StoreServer(const Options& options);
+  StoreServer(const Options& options, const Clock& clock);
   bool Watch(int fd, uint64_t tag);
 
   // The rest runs on the thread.
@@ -150,6 +152,7 @@ class StoreServer {
   void PublishStoreStats();
 
   const Options options_;
+  const Clock& clock_;
   const size_t max_connections_;
   uint16_t port_ = 0;
   UniqueFd epoll_;

@@ -7,8 +7,8 @@
 namespace ddprun::testing {
 
 std::unique_ptr<rendezvous::StoreServer> StartStoreServer(
-    const rendezvous::StoreServer::Options& options) {
-  auto server = rendezvous::StoreServer::Start(options);
+    const rendezvous::StoreServer::Options& options, const Clock& clock) {
+  auto server = rendezvous::StoreServer::Start(options, clock);
   REQUIRE_MESSAGE(server.ok(), server.status().ToString());
   return *std::move(server);
 }

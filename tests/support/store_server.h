@@ -4,13 +4,14 @@
 
 #include <memory>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/store/store_server.h"
 
 namespace ddprun::testing {
 
 // A failure fails the running case.
 std::unique_ptr<rendezvous::StoreServer> StartStoreServer(
-    const rendezvous::StoreServer::Options& options = {});
+    const rendezvous::StoreServer::Options& options = {}, const Clock& clock = SteadyClock());
 
 }  // namespace ddprun::testing
 

@@ -27,6 +27,7 @@
 #include "ddp/store.h"
 #include "process/failure_text.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/store/store_server.h"
 #include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/make_nonce.h"
@@ -302,7 +303,7 @@ absl::Status SpawnRanks(int ranks, int call, std::chrono::milliseconds grace) {
         absl::StrCat("spawn ", ranks, " ranks: waitid(P_PIDFD): ", ddprun::ErrorText(errno),
                      "; Linux 5.4 or newer is needed"));
   }
-  const auto store = StoreServer::Start({});
+  const auto store = StoreServer::Start({}, ddprun::SteadyClock());
   if (!store.ok()) {
     return absl::Status(
         store.status().code(),

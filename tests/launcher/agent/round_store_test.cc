@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "ddp/store.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::launcher {
@@ -35,6 +36,7 @@ TEST_CASE("round store: a straggler of the old round cannot write into the new o
   CAPTURE(is_sent);
   CHECK_FALSE(is_answered);
   // One that connects only now knows no port but the old one's.
+  // lower bound: nobody listens
   if (store.port() != old_port) CHECK_FALSE(ddp::Store::Connect("127.0.0.1", old_port, 200ms).ok());
   const auto worker = Client(store.port());
   const auto is_there = worker->Check({"key"});
@@ -55,11 +57,12 @@ TEST_CASE("round store: where the workers' store is the user's wish, a port is k
   const uint16_t port = store.port();
   REQUIRE(port != 0);
   // Nobody listens, and who asks for any port does not get this one; the worker's store does.
+  // lower bound: nobody listens
   CHECK_FALSE(ddp::Store::Connect("127.0.0.1", port, 200ms).ok());
   {
     rendezvous::StoreServer::Options options;
     options.bind = rendezvous::StoreServer::Bind::kNone;
-    const auto workers = rendezvous::StoreServer::Start(options);
+    const auto workers = rendezvous::StoreServer::Start(options, SteadyClock());
     REQUIRE_MESSAGE(workers.ok(), workers.status().ToString());
     auto listener = rendezvous::ListenOn("", port);
     REQUIRE_MESSAGE(listener.ok(), listener.status().ToString());

@@ -221,7 +221,7 @@ struct FarStore {
   explicit FarStore(const std::string& token) : tunnels(TunnelsWith(token)) {
     StoreServer::Options options;
     options.bind = StoreServer::Bind::kNone;
-    auto served = StoreServer::Start(options);
+    auto served = StoreServer::Start(options, SteadyClock());
     REQUIRE(served.ok());
     server = *std::move(served);
     auto socket = ListenOn("127.0.0.1", 0);

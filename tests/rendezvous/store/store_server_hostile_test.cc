@@ -18,6 +18,7 @@
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/skip.h"
 #include "tests/support/store_server.h"
+#include "tests/support/virtual_clock.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -25,6 +26,7 @@ namespace {
 using enum StoreOp;
 using testing::ScarceDescriptors;
 using testing::StartStoreServer;
+using testing::VirtualClock;
 
 // A worker of the job, connected before the trouble begins.
 struct Job {
@@ -202,12 +204,17 @@ TEST_CASE("store server: half-sent requests are bounded over all connections") {
 TEST_CASE("store server: hogs that stand still give way to the job after a while") {
   StoreServer::Options options;
   options.max_transit_bytes = 4 << 20;
-  options.stalled_timeout = std::chrono::milliseconds(50);
-  const auto server = StartStoreServer(options);
+  VirtualClock clock;
+  const auto server = StartStoreServer(options, clock);
   Job job(*server);
   RawClient hog = RawClient::Greeted(*server);
   hog.Send(Byte(static_cast<char>(kSet)) + Bytes("/k") + Number(8 << 20) +
            std::string(3 << 20, 'x'));
+  // Some of it may come only now, and begin the hog's time anew.
+  CHECK(Eventually([&] {
+    clock.Advance(options.stalled_timeout);
+    return server->stats().dropped_protocol == 1;
+  }));
   CHECK(hog.IsClosed());
   const std::string value(2 << 20, 'v');
   job.client.Expect(Request(kSet, {"/v", value}) + Request(kGet, {"/v"}), Bytes(value));
@@ -300,11 +307,14 @@ TEST_CASE("store server: without descriptors who has not greeted makes room") {
 TEST_CASE("store server: without room who has greeted and asked for nothing makes some") {
   StoreServer::Options options;
   options.max_connections = 3;
-  options.idle_timeout = std::chrono::milliseconds(50);
-  const auto server = StartStoreServer(options);
+  VirtualClock clock;
+  const auto server = StartStoreServer(options, clock);
   Job job(*server);
   RawClient first = RawClient::Greeted(*server), second = RawClient::Greeted(*server);
   RawClient late(server->port());
+  REQUIRE(Eventually([&] { return server->stats().accept_rests > 0; }));
+  CHECK(server->stats().dropped_silent == 0);
+  clock.Advance(options.idle_timeout);
   late.Expect(Greeting() + Request(kGetNumKeys), Number(1));
   CHECK(first.IsClosed());
   CHECK(server->stats().dropped_silent == 1);

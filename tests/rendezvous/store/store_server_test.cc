@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
 #include "tests/rendezvous/store/raw_client.h"
 #include "tests/support/skip.h"
@@ -228,7 +229,7 @@ TEST_CASE("store server: a straggler of the old round cannot write into the new 
   old_round->Close();
   straggler.Send(Request(StoreOp::kSet, {"/rank", "stale"}));
   CHECK(straggler.IsClosed());
-  auto late = StoreServer::Start({.port = old_port});
+  auto late = StoreServer::Start({.port = old_port}, SteadyClock());
   if (late.ok()) {
     // Where the port is fixed: the old connection is closed, the key space is a new one.
     CHECK((*late)->stats().keys == 0);
@@ -276,7 +277,7 @@ TEST_CASE("store server: serves a connection that somebody else accepted") {
 
 TEST_CASE("store server: a port in use is an error that names it") {
   const auto first = StartStoreServer();
-  const auto second = StoreServer::Start({.port = first->port()});
+  const auto second = StoreServer::Start({.port = first->port()}, SteadyClock());
   REQUIRE_FALSE(second.ok());
   CHECK(absl::IsAlreadyExists(second.status()));
   const std::string port = std::to_string(first->port());

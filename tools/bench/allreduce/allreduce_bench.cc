@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "ddp/process_group.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/store/store_server.h"
 #include "tools/bench/report_step/make_page.h"
 
@@ -167,7 +168,7 @@ int main(int argc, char** argv) {
     }
   }
   if (std::getenv("RANK") != nullptr) return RunRank(options);
-  auto store = ddprun::rendezvous::StoreServer::Start({});
+  auto store = ddprun::rendezvous::StoreServer::Start({}, ddprun::SteadyClock());
   if (!store.ok()) return Fail("start the store", store.status()), 1;
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < options.ranks; ++rank) {

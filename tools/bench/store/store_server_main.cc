@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   setrlimit(RLIMIT_NOFILE, &files);
-  const auto server = StoreServer::Start(options);
+  const auto server = StoreServer::Start(options, ddprun::SteadyClock());
   if (!server.ok()) return Fail(server.status());
   absl::StatusOr<Agents> agents = is_secret ? Stand(**server) : Agents{};
   if (!agents.ok()) return Fail(agents.status());
