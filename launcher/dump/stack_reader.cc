@@ -186,7 +186,7 @@ bool Reader::TryTool(const char* name, std::vector<std::string> arguments, const
   std::vector<std::string> variables = {"LC_ALL=C.UTF-8", absl::StrCat("PATH=", tools_.path),
                                         "TERM=dumb", "RUST_BACKTRACE=0"};
   const TimePoint began = SteadyNow();
-  const ToolRun run = RunTool(arguments, variables, Slice());
+  const ToolRun run = RunTool(arguments, variables, Slice(), SteadyClock());
   if (is_stopping && (run.is_late || run.is_cut || !run.end.is_success())) LetRun();
   if (!run.has_ended && run.start_error.empty()) Note(absl::StrCat(name, ": cannot be killed"));
   if (Accept(name, run.out)) return true;

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "process/raw_syscall.h"
 #include "process/signal_bits.h"
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
@@ -106,13 +105,21 @@ bool Take(int fd, size_t limit, std::string& text) {
   return true;
 }
 
+// Until `deadline`, for poll.
+int Left(const Clock& clock, TimePoint deadline) {
+  return static_cast<int>(
+      std::chrono::ceil<std::chrono::milliseconds>(clock.Left(deadline)).count());
+}
+
 // Reads until both streams are closed, the tool has ended, or there is no more time or room.
-void Follow(const Pipe& out, const Pipe& err, int pidfd, TimePoint deadline, ToolRun& run) {
+void Follow(const Pipe& out, const Pipe& err, int pidfd, TimePoint deadline, const Clock& clock,
+            ToolRun& run) {
   pollfd polled[] = {
       {out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}, {pidfd, POLLIN, 0}};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
-    const int ready = poll(polled, 3, PollTimeout(deadline));
+    const int ready = poll(polled, 3, Left(clock, deadline));
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && clock.Now() < deadline) continue;
     run.is_late = ready <= 0;
     if (run.is_late) return;
     // Looked at first: what it wrote before its end is there now.
@@ -122,7 +129,7 @@ void Follow(const Pipe& out, const Pipe& err, int pidfd, TimePoint deadline, Too
     run.is_cut = run.out.size() == kMaxToolOutput;
     // What it has started may hold its stdout open for ever.
     if (has_ended || run.is_cut) return;
-    if (SteadyNow() >= deadline) run.is_late = true;
+    if (clock.Now() >= deadline) run.is_late = true;
     if (run.is_late) return;
   }
 }
@@ -140,19 +147,19 @@ bool LookAtEnd(pid_t pid, int options, ExitStatus& end) {
   return true;
 }
 
-bool AwaitEnd(pid_t pid, int pidfd, TimePoint deadline, ExitStatus& end) {
+bool AwaitEnd(pid_t pid, int pidfd, TimePoint deadline, const Clock& clock, ExitStatus& end) {
   for (;;) {
     if (LookAtEnd(pid, WNOWAIT, end)) return true;
-    if (SteadyNow() >= deadline) return false;
+    if (clock.Now() >= deadline) return false;
     pollfd polled{pidfd, POLLIN, 0};
-    poll(&polled, 1, pidfd >= 0 ? PollTimeout(deadline) : 1);
+    poll(&polled, 1, pidfd >= 0 ? Left(clock, deadline) : 1);
   }
 }
 
 }  // namespace
 
 ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                TimePoint deadline) {
+                TimePoint deadline, const Clock& clock) {
   ToolRun run;
   Pipe out, err;
   const UniqueFd null_low(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -178,9 +185,9 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
   const UniqueFd pidfd(pidfd_number);
   out.write_end.Reset();
   err.write_end.Reset();
-  Follow(out, err, pidfd.get(), deadline, run);
+  Follow(out, err, pidfd.get(), deadline, clock, run);
   if (!run.is_late && !run.is_cut) {
-    run.has_ended = AwaitEnd(pid, pidfd.get(), deadline, run.end);
+    run.has_ended = AwaitEnd(pid, pidfd.get(), deadline, clock, run.end);
     run.is_late = !run.has_ended;
   }
   if (!run.has_ended) kill(pid, SIGKILL);
@@ -188,7 +195,7 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
   // the agent's walk over its children has reaped keeps what it left to that walk.
   if (!run.end.is_unknown) kill(-pid, SIGKILL);
   if (!run.has_ended) {
-    run.has_ended = AwaitEnd(pid, pidfd.get(), SteadyNow() + kPatienceAfterKill, run.end);
+    run.has_ended = AwaitEnd(pid, pidfd.get(), clock.Now() + kPatienceAfterKill, clock, run.end);
   }
   if (run.has_ended) LookAtEnd(pid, 0, run.end);
   return run;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
 
 namespace ddprun::launcher {
@@ -29,7 +30,7 @@ struct ToolRun {
 // deadline, with whatever it has started in its process group, and when this thread ends. Returns
 // at the latest a second after the deadline. Any thread.
 ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                TimePoint deadline);
+                TimePoint deadline, const Clock& clock);
 
 }  // namespace ddprun::launcher
 

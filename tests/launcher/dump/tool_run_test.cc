@@ -5,14 +5,17 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <functional>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
-#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/virtual_clock.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -20,9 +23,26 @@ namespace {
 using namespace std::chrono_literals;
 using namespace ddprun::testing;
 
-ToolRun Shell(const std::string& script, Duration limit = 60s) {
-  return RunTool({"/bin/sh", "-c", script}, {"PATH=/usr/bin:/bin", "DDPRUN_DUMP_TEST=1"},
-                 SteadyNow() + limit);
+// `during` runs on a thread of its own.
+ToolRun Shell(
+    const std::string& script,
+    const std::function<void(VirtualClock&, TimePoint deadline)>& during = [](auto&, auto) {}) {
+  VirtualClock clock;
+  const TimePoint deadline = clock.Now() + 60s;
+  std::thread other([&] { during(clock, deadline); });
+  ToolRun run = RunTool({"/bin/sh", "-c", script}, {"PATH=/usr/bin:/bin", "DDPRUN_DUMP_TEST=1"},
+                        deadline, clock);
+  other.join();
+  return run;
+}
+
+// Its time is over when it has made the file `sign`.
+ToolRun LateShell(const std::string& script, const std::string& sign) {
+  return Shell(script, [&sign](VirtualClock& clock, TimePoint deadline) {
+    CHECK(clock.AwaitWaitUntil(deadline));
+    CHECK(Eventually([&] { return std::filesystem::exists(sign); }));
+    clock.Advance(deadline - clock.Now());
+  });
 }
 
 TEST_CASE("tool: both streams and the end are told") {
@@ -50,10 +70,9 @@ TEST_CASE("tool: it sees nothing of ours but what it is given") {
 }
 
 TEST_CASE("tool: one that hangs is killed at the deadline, with what it has started") {
-  const TimePoint began = SteadyNow();
-  // Time for the first word, however slow the machine is.
-  const ToolRun run = Shell("echo first; sleep 1000 & sleep 1000", 5s);
-  CHECK(SteadyNow() - began < 30s);
+  const TempDir temp;
+  const std::string sign = temp.File("sign");
+  const ToolRun run = LateShell("echo first; touch " + sign + "; sleep 1000 & sleep 1000", sign);
   CHECK(run.is_late);
   CHECK(run.has_ended);
   CHECK(run.out == "first\n");
@@ -68,7 +87,9 @@ TEST_CASE("tool: what it leaves behind with its stdout holds nobody up") {
 }
 
 TEST_CASE("tool: one that closes its streams and stays is killed at the deadline") {
-  const ToolRun run = Shell("exec sleep 1000 >&- 2>&-", 300ms);
+  const TempDir temp;
+  const std::string sign = temp.File("sign");
+  const ToolRun run = LateShell("exec >&- 2>&-; touch " + sign + "; exec sleep 1000", sign);
   CHECK(run.is_late);
   CHECK(run.has_ended);
 }
@@ -77,14 +98,18 @@ TEST_CASE("tool: endless output is cut") {
   const ToolRun out = Shell("yes");
   CHECK(out.is_cut);
   CHECK(out.out.size() == kMaxToolOutput);
-  const ToolRun err = Shell("yes >&2", 5s);
+  const TempDir temp;
+  const std::string sign = temp.File("sign");
+  // The pipe has the first of it before the time is over.
+  const ToolRun err = LateShell("head -c 9000 /dev/zero >&2; touch " + sign + "; yes >&2", sign);
   CHECK(err.is_late);
   CHECK(err.err.size() == 4096);
 }
 
 TEST_CASE("tool: what cannot be executed ends with 127") {
   const TempDir temp;
-  const ToolRun run = RunTool({temp.File("none")}, {}, SteadyNow() + 60s);
+  const VirtualClock clock;
+  const ToolRun run = RunTool({temp.File("none")}, {}, clock.Now() + 60s, clock);
   CHECK(run.end.exited);
   CHECK(run.end.code == 127);
 }
