@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -45,20 +44,17 @@ constexpr milliseconds kPatienceAfterKill{1000};
   _exit(kExitNotFound);
 }
 
-int MillisecondsUntil(TimePoint deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - SteadyNow()).count();
-  return static_cast<int>(std::max<int64_t>(left, 0));
-}
-
 enum class Reading { kClosed, kLate, kTooMuch };
 
 // Reads until the other end is closed.
-Reading ReadAll(int fd, TimePoint deadline, std::string& text) {
+Reading ReadAll(int fd, TimePoint deadline, const Clock& clock, std::string& text) {
   char buffer[4096];
   while (text.size() < kMaxOutput) {
     pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
-    const int ready = poll(&waiting, 1, MillisecondsUntil(deadline));
+    const auto left = std::chrono::ceil<milliseconds>(clock.Left(deadline)).count();
+    const int ready = poll(&waiting, 1, static_cast<int>(left));
     if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 && clock.Now() < deadline) continue;
     if (ready <= 0) return Reading::kLate;
     const ssize_t count = read(fd, buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
@@ -70,7 +66,7 @@ Reading ReadAll(int fd, TimePoint deadline, std::string& text) {
 
 // How it ended, as the end of a sentence: empty when SIGCHLD is ignored, as some parents leave it.
 // None: it has not.
-std::optional<std::string> Reap(pid_t pid, TimePoint deadline) {
+std::optional<std::string> Reap(pid_t pid, TimePoint deadline, const Clock& clock) {
   for (;;) {
     siginfo_t info{};
     const int result = waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
@@ -78,7 +74,7 @@ std::optional<std::string> Reap(pid_t pid, TimePoint deadline) {
     if (result == 0 && info.si_pid == pid) {
       return absl::StrCat(": ", ToString(DecodeWaitInfo(info.si_code, info.si_status)));
     }
-    if (SteadyNow() >= deadline) return std::nullopt;
+    if (clock.Now() >= deadline) return std::nullopt;
     poll(nullptr, 0, 1);
   }
 }
@@ -101,8 +97,9 @@ GpuReport NotStarted(const char* what) {
 
 }  // namespace
 
-GpuReport RunProbe(const std::vector<std::string>& argv, milliseconds deadline) {
-  const TimePoint end = SteadyNow() + deadline;
+GpuReport RunProbe(const std::vector<std::string>& argv, milliseconds deadline,
+                   const Clock& clock) {
+  const TimePoint end = clock.Now() + deadline;
   std::vector<char*> words;
   for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -117,13 +114,13 @@ GpuReport RunProbe(const std::vector<std::string>& argv, milliseconds deadline) 
   write_end.Reset();
 
   std::string text;
-  const Reading reading = ReadAll(read_end.get(), end, text);
+  const Reading reading = ReadAll(read_end.get(), end, clock, text);
   // Its pipe is closed: it is about to end, or has something else in mind.
   std::optional<std::string> ending;
-  if (reading == Reading::kClosed) ending = Reap(pid, std::max(end, SteadyNow()));
+  if (reading == Reading::kClosed) ending = Reap(pid, end, clock);
   if (!ending) {
     kill(pid, SIGKILL);
-    ending = Reap(pid, SteadyNow() + kPatienceAfterKill);
+    ending = Reap(pid, clock.Now() + kPatienceAfterKill, clock);
   }
   GpuReport report = ParseProbeLines(text);
   if (!report.is_complete) {
@@ -133,7 +130,7 @@ GpuReport RunProbe(const std::vector<std::string>& argv, milliseconds deadline) 
 }
 
 GpuReport ProbeGpus(const std::string& scope) {
-  return RunProbe({"/proc/self/exe", kProbeArgument, scope}, kProbeDeadline);
+  return RunProbe({"/proc/self/exe", kProbeArgument, scope}, kProbeDeadline, SteadyClock());
 }
 
 }  // namespace ddprun::launcher

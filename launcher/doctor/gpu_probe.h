@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/doctor/doctor_facts.h"
+#include "rendezvous/base/clock.h"
 
 namespace ddprun::launcher {
 
@@ -24,7 +25,8 @@ inline constexpr std::chrono::seconds kProbeDeadline{10};
 GpuReport ProbeGpus(const std::string& scope);
 
 // The same with any program; argv[0] is its path.
-GpuReport RunProbe(const std::vector<std::string>& argv, std::chrono::milliseconds deadline);
+GpuReport RunProbe(const std::vector<std::string>& argv, std::chrono::milliseconds deadline,
+                   const Clock& clock);
 
 }  // namespace ddprun::launcher
 
