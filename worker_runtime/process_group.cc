@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "rendezvous/base/fnv1a.h"
+#include "rendezvous/base/steady_clock.h"
 #include "worker_runtime/comm/form_group.h"
 #include "worker_runtime/comm/host_key.h"
 #include "worker_runtime/env_contract.h"
@@ -245,7 +246,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::New(const Store& sto
   if (wanted.job_ranks.empty()) env->error_file.clear();  // the launcher would know no rank of it
   auto own = store.Clone(options->timeout);
   if (!own.ok()) return own.status();
-  auto prefix = internal::AgreeOnSession(**own, *env, options->timeout);
+  auto prefix = internal::AgreeOnSession(**own, *env, options->timeout, ddprun::SteadyClock());
   if (!prefix.ok()) return prefix.status();
   return Form({.env = *std::move(env),
                .job_ranks = wanted.job_ranks,
@@ -271,7 +272,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> internal::GroupFromEnv(
   if (!connected.ok()) return connected.status();
   std::unique_ptr<Store> store = *std::move(connected);
   if (!key_space.empty()) store = std::make_unique<PrefixStore>(key_space, std::move(store));
-  auto prefix = internal::AgreeOnSession(*store, *env, options->timeout);
+  auto prefix = internal::AgreeOnSession(*store, *env, options->timeout, ddprun::SteadyClock());
   if (!prefix.ok()) return prefix.status();
   // A session by echo is new each time, and ranks need not have made the same number before.
   std::string name = env->round.has_value() && env->world_size > 1 ? NextGroupName() : "group";

@@ -75,14 +75,14 @@ std::vector<int> Absent(Store& store, const std::vector<std::string>& keys, int 
 // Rank 0: an id lives until every rank has acknowledged it; a changed hello - a rank of this start
 // that took the place of an old one - makes a new id. Two requests a look, however many ranks.
 absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string& hello,
-                                 Milliseconds timeout) {
-  const auto deadline = Clock::now() + timeout;
+                                 Milliseconds timeout, const ddprun::Clock& clock) {
+  const auto deadline = clock.Now() + timeout;
   std::vector<std::string> hello_keys;
   for (int rank = 0; rank < world_size; ++rank) hello_keys.push_back(HelloKey(rank));
   std::vector<std::string> published, ack_keys;
   std::string session;
   while (true) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - clock.Now());
     auto hellos = store.MultiGet(hello_keys, std::max(Milliseconds(1), left));
     if (absl::IsDeadlineExceeded(hellos.status())) {
       return TimedOut(store, 0, world_size, Absent(store, hello_keys, 0), timeout);
@@ -98,7 +98,7 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
         });
     if (odd != hellos->end()) {
       const int other = static_cast<int>(odd - hellos->begin());
-      if (Clock::now() >= deadline) return OtherSize(0, world_size, other, *odd, timeout);
+      if (clock.Now() >= deadline) return OtherSize(0, world_size, other, *odd, timeout);
       std::this_thread::sleep_for(kLook);
       continue;
     }
@@ -119,7 +119,7 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
       if (!status.ok()) return status;
       return session;
     }
-    if (Clock::now() >= deadline) {
+    if (clock.Now() >= deadline) {
       return TimedOut(store, 0, world_size, Absent(store, ack_keys, 1), timeout);
     }
     std::this_thread::sleep_for(kLook);
@@ -127,11 +127,11 @@ absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string
 }
 
 absl::StatusOr<std::string> Follow(Store& store, const WorkerEnv& env, const std::string& hello,
-                                   Milliseconds timeout) {
+                                   Milliseconds timeout, const ddprun::Clock& clock) {
   const int rank = env.rank;
-  const auto deadline = Clock::now() + timeout;
-  while (Clock::now() < deadline) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+  const auto deadline = clock.Now() + timeout;
+  while (clock.Now() < deadline) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - clock.Now());
     auto value = store.Get(kSessionKey, std::max(Milliseconds(1), left));
     if (absl::IsDeadlineExceeded(value.status())) break;
     if (!value.ok()) return value.status();
@@ -154,16 +154,16 @@ absl::StatusOr<std::string> Follow(Store& store, const WorkerEnv& env, const std
 
 }  // namespace
 
-absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
-                                           Milliseconds timeout) {
+absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env, Milliseconds timeout,
+                                           const ddprun::Clock& clock) {
   if (env.round.has_value()) {
     return KeysOfRound(env.epoch.value_or(0), *env.round);
   }
   const std::string hello = Hello(env.world_size);
   absl::Status status = store.Set(HelloKey(env.rank), hello);
   if (!status.ok()) return status;
-  auto session = env.rank == 0 ? Lead(store, env.world_size, hello, timeout)
-                               : Follow(store, env, hello, timeout);
+  auto session = env.rank == 0 ? Lead(store, env.world_size, hello, timeout, clock)
+                               : Follow(store, env, hello, timeout, clock);
   if (!session.ok()) return session.status();
   return absl::StrCat("ddp/", *session);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "ddp/store.h"
+#include "rendezvous/base/clock.h"
 #include "worker_runtime/env_contract.h"
 
 namespace ddp::internal {
@@ -17,9 +18,10 @@ namespace ddp::internal {
 // nonces it sees, again while any changes; a rank takes only an id that comes with its own nonce,
 // acknowledges it, and goes when rank 0 says that all have. DeadlineExceeded names the ranks that
 // did not come, InvalidArgument those that were given another world size; Aborted tells a rank 0
-// that another one has taken its place.
+// that another one has taken its place. `clock` is the store's, too.
 absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
-                                           std::chrono::milliseconds timeout);
+                                           std::chrono::milliseconds timeout,
+                                           const ddprun::Clock& clock);
 
 }  // namespace ddp::internal
 

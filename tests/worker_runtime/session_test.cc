@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "tests/support/store_server.h"
+#include "tests/support/virtual_clock.h"
+#include "worker_runtime/store_client.h"
 
 namespace ddp::internal {
 namespace {
@@ -23,13 +26,15 @@ using ddprun::rendezvous::StoreServer;
 using Session = absl::StatusOr<std::string>;
 
 constexpr std::chrono::seconds kTimeout(30);
+// No multiple of it is kTimeout or what the store's client waits for by itself.
+constexpr std::chrono::seconds kShort(7);
 
 class Torchrun {
  public:
   Torchrun() : server_(ddprun::testing::StartStoreServer()), store_(Connect()) {}
 
   std::unique_ptr<Store> Connect() {
-    auto store = Store::Connect("127.0.0.1", server_->port(), kTimeout);
+    auto store = ConnectStore("127.0.0.1", server_->port(), kTimeout, clock_);
     DDP_CHECK(store.ok());
     return std::move(*store);
   }
@@ -37,7 +42,14 @@ class Torchrun {
     WorkerEnv env;
     env.rank = rank;
     env.world_size = world_size;
-    return AgreeOnSession(*Connect(), env, timeout);
+    return AgreeOnSession(*Connect(), env, timeout, clock_);
+  }
+  // For whom the others do not come within kShort, which passes when this rank waits for them.
+  Session JoinInVain(int rank, int world_size) {
+    auto joined = std::async(std::launch::async, [&] { return Join(rank, world_size, kShort); });
+    CHECK(clock_.AwaitWaitUntil(clock_.Now() + kShort));
+    clock_.Advance(kShort);
+    return joined.get();
   }
   std::string Now(const std::string& key) {
     auto has = store_->Check({key});
@@ -56,7 +68,10 @@ class Torchrun {
   }
   Store& store() { return *store_; }
 
+  const ddprun::Clock& clock() const { return clock_; }
+
  private:
+  ddprun::testing::VirtualClock clock_;
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;
 };
@@ -97,36 +112,35 @@ TEST_CASE("session: ddprun says which round it is, and nothing is asked of the s
   env.world_size = 2;  // rank 0 never comes
   env.round = 3;
   env.epoch = 7;
-  Session session = AgreeOnSession(store.store(), env, kTimeout);
+  Session session = AgreeOnSession(store.store(), env, kTimeout, store.clock());
   REQUIRE(session.ok());
   CHECK(*session == "ddp/7.3");
   CHECK(*store.store().KeyCount() == 0);
 }
 
 TEST_CASE("session: ranks with different world sizes are told both") {
-  constexpr std::chrono::milliseconds kShort(300);
   Torchrun torchrun;
   // Each meets the hello that the one before it has left.
-  CHECK(torchrun.Join(1, 2, kShort).status().message() ==
-        "agreeing on a session timed out after 300 ms: rank 0 did not come");
+  CHECK(torchrun.JoinInVain(1, 2).status().message() ==
+        "agreeing on a session timed out after 7 s: rank 0 did not come");
   const auto told = [&](int rank, int world_size) {
-    const Session session = torchrun.Join(rank, world_size, kShort);
+    const Session session = torchrun.JoinInVain(rank, world_size);
     CHECK(absl::IsInvalidArgument(session.status()));
     return std::string(session.status().message());
   };
   CHECK(told(0, 3) ==
-        "agreeing on a session timed out after 300 ms: rank 0 was given a world size of 3, rank 1 "
+        "agreeing on a session timed out after 7 s: rank 0 was given a world size of 3, rank 1 "
         "one "
         "of 2; all ranks of a group are given the same");
   CHECK(told(1, 2) ==
-        "agreeing on a session timed out after 300 ms: rank 1 was given a world size of 2, rank 0 "
+        "agreeing on a session timed out after 7 s: rank 1 was given a world size of 2, rank 0 "
         "one "
         "of 3; all ranks of a group are given the same");
   CHECK(absl::StrContains(told(2, 4), "rank 2 was given a world size of 4, rank 0 one of 3"));
   // All that rank 0 waits for have come.
   Torchrun other;
-  CHECK_FALSE(other.Join(1, 3, kShort).ok());
-  CHECK(absl::StrContains(other.Join(0, 2, kShort).status().message(),
+  CHECK_FALSE(other.JoinInVain(1, 3).ok());
+  CHECK(absl::StrContains(other.JoinInVain(0, 2).status().message(),
                           "rank 0 was given a world size of 2, rank 1 one of 3"));
 }
 
@@ -168,19 +182,19 @@ TEST_CASE("session: ranks that restart before rank 0 do not take the old session
 TEST_CASE("session: a start that only some ranks reached leaves nothing that a later one takes") {
   Torchrun torchrun;
   // Ranks 0 and 2 say hello and die; rank 1 never came.
-  CHECK(absl::IsDeadlineExceeded(torchrun.Join(2, 3, std::chrono::milliseconds(1)).status()));
-  CHECK(torchrun.Join(0, 3, std::chrono::milliseconds(100)).status().message() ==
-        "agreeing on a session timed out after 100 ms: rank 1 did not come");
+  CHECK(absl::IsDeadlineExceeded(torchrun.JoinInVain(2, 3).status()));
+  CHECK(torchrun.JoinInVain(0, 3).status().message() ==
+        "agreeing on a session timed out after 7 s: rank 1 did not come");
   CheckAgreed(Start(torchrun, {1, 0}, [] {}));
 }
 
 TEST_CASE("session: a rank of an earlier start counts as missing until it comes again") {
   Torchrun torchrun;
   CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
-  Session session = torchrun.Join(0, 3, std::chrono::milliseconds(100));
+  Session session = torchrun.JoinInVain(0, 3);
   CHECK(absl::IsDeadlineExceeded(session.status()));
   CHECK(session.status().message() ==
-        "agreeing on a session timed out after 100 ms: ranks 1 and 2 did not come");
+        "agreeing on a session timed out after 7 s: ranks 1 and 2 did not come");
 }
 
 TEST_CASE("session: a rank 0 of an earlier start gives way to the new one") {

@@ -76,6 +76,7 @@ TEST_CASE("store client: a wait that times out names its keys and leaves the con
   const auto server = StartStoreServer();
   const auto store = Connect(*server);
   REQUIRE(store->Set("there", "1").ok());
+  // lower bound: nobody sets it
   const absl::Status status = store->Wait({"there", "absent"}, milliseconds(20));
   CHECK(absl::IsDeadlineExceeded(status));
   CHECK_MESSAGE(status.message().find("absent") != std::string::npos, status.ToString());
@@ -138,6 +139,7 @@ absl::Status WaitCancelledWith(const std::string& answer, bool* is_usable) {
   });
   auto store = Store::Connect("127.0.0.1", peer.port(), kLong);
   REQUIRE_MESSAGE(store.ok(), store.status().ToString());
+  // lower bound: the peer answers when this is over
   const absl::Status status = (*store)->Wait({"k"}, milliseconds(10));
   const auto sum = (*store)->Add("n", 1);
   *is_usable = sum.ok() && *sum == 7;
@@ -166,9 +168,25 @@ TEST_CASE("store client: connects to a store that comes late") {
   CHECK_MESSAGE(store.ok(), store.status().ToString());
 }
 
+// Stands still during an attempt to connect; the first pause after one lasts for kLimit.
+class PausingClock final : public ddprun::Clock {
+ public:
+  static constexpr seconds kLimit{5};  // no more than an attempt has
+
+  ddprun::TimePoint Now() const override { return now_; }
+  ddprun::Duration Left(ddprun::TimePoint until) const override {
+    if (until < now_ + kLimit) now_ += kLimit;
+    return ddprun::testing::VirtualClock::kSlice;
+  }
+
+ private:
+  mutable ddprun::TimePoint now_{std::chrono::hours(1)};
+};
+
 TEST_CASE("store client: giving up names the address and the last error") {
   const ScriptedPeer peer(ScriptedPeer::Start::kRefusing);
-  const auto store = Store::Connect("127.0.0.1", peer.port(), milliseconds(50));
+  const PausingClock clock;
+  const auto store = internal::ConnectStore("127.0.0.1", peer.port(), PausingClock::kLimit, clock);
   CHECK(absl::IsDeadlineExceeded(store.status()));
   const std::string message(store.status().message());
   CHECK_MESSAGE(message.find("127.0.0.1:" + std::to_string(peer.port())) != std::string::npos,
@@ -177,6 +195,7 @@ TEST_CASE("store client: giving up names the address and the last error") {
 }
 
 TEST_CASE("store client: a name that does not resolve is an error that quotes it") {
+  // lower bound: it never resolves
   const auto store = Store::Connect("no-such-host.invalid", 1, milliseconds(100));
   CHECK(absl::IsDeadlineExceeded(store.status()));
   const std::string message(store.status().message());
@@ -185,14 +204,18 @@ TEST_CASE("store client: a name that does not resolve is an error that quotes it
 
 TEST_CASE("store client: a peer that is no store, or never answers, is not believed") {
   ScriptedPeer mute;
-  CHECK(absl::IsDeadlineExceeded(
-      Store::Connect("127.0.0.1", mute.port(), milliseconds(50)).status()));
+  // lower bound: it never answers
+  constexpr milliseconds kAWhile(50);
+  CHECK(absl::IsDeadlineExceeded(Store::Connect("127.0.0.1", mute.port(), kAWhile).status()));
+  ddprun::testing::VirtualClock clock;
   ScriptedPeer web;
   std::thread script([&] {
     web.Accept();
     web.Send("HTTP/1.1 400 Bad Request\r\n");
+    web.Receive(1000);  // Until the client is gone.
+    clock.Advance(kLong);
   });
-  const auto store = Store::Connect("127.0.0.1", web.port(), milliseconds(100));
+  const auto store = internal::ConnectStore("127.0.0.1", web.port(), kLong, clock);
   CHECK(absl::IsDeadlineExceeded(store.status()));
   script.join();
 }
@@ -270,6 +293,7 @@ TEST_CASE("store client: user keys carry a slash on the wire, prefixes one more"
   CHECK(prefixed.Delete("n").value());
   CHECK(prefixed.KeyCount().value() == 3);
   CHECK(absl::IsInvalidArgument(prefixed.MultiSet({"a"}, {})));
+  // lower bound: nobody sets it
   const absl::Status status = nested.Wait({"absent"}, milliseconds(10));
   CHECK_MESSAGE(status.message().find("round1/rank0/absent") != std::string::npos,
                 status.ToString());
