@@ -16,10 +16,12 @@ using std::chrono::milliseconds;
 using testing::Eventually;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
+// No look that ends lasts as long, on however slow a machine.
+constexpr std::chrono::hours kPatience{1};
 
 GpuWatch::Options OfDouble(const std::string& name = "libnvml_double.so") {
-  return {.every = milliseconds(5),
-          .patience = milliseconds(50),
+  return {.every = milliseconds(5),  // no limit: an interval
+          .patience = kPatience,
           .library = testing::Runfile("tests/launcher/status/" + name),
           .device_files = {"/nowhere", "/dev/null"}};
 }
@@ -37,8 +39,17 @@ GpuReading Await(const GpuWatch& watch, const std::function<bool(const GpuReadin
   Eventually([&] { return is_it(reading = watch.Read(SteadyNow())); });
   return reading;
 }
-// A machine that stands still during a look makes it hang for a moment.
-bool HasGpus(const GpuReading& reading) { return !reading.gpus.empty() && reading.hang_s == 0; }
+
+// Judged when patience is over, of a call that has lasted for a while.
+GpuReading AwaitHang(const GpuWatch& watch) {
+  constexpr milliseconds kAWhile{50};  // lower bound: it never ends
+  const double hang_s = std::chrono::duration<double>(kPatience + kAWhile).count();
+  GpuReading reading;
+  Eventually([&] { return (reading = watch.Read(SteadyNow() + kPatience)).hang_s > hang_s; });
+  return reading;
+}
+
+bool HasGpus(const GpuReading& reading) { return !reading.gpus.empty(); }
 
 TEST_CASE("gpu watch: without a driver's device file there is no thread and nothing is loaded") {
   GpuWatch::Options options = OfDouble();
@@ -97,8 +108,7 @@ TEST_CASE("gpu watch: a library that is not there, or does not serve, is told") 
 
 TEST_CASE("gpu watch: an initialisation that hangs is told, and held by nobody") {
   const std::string told = Told("init_hangs", [](GpuWatch& watch) {
-    const GpuReading reading =
-        Await(watch, [](const GpuReading& reading) { return reading.hang_s > 0; });
+    const GpuReading reading = AwaitHang(watch);
     return std::to_string(reading.gpus.size()) + " " + GpuProblems(reading)[0].kind;
   });
   CHECK(told == "0 gpu");
@@ -108,8 +118,7 @@ TEST_CASE("gpu watch: a look that hangs leaves what cannot have changed") {
   const std::string told = Told("look_hangs", [](GpuWatch& watch) -> std::string {
     const GpuReading before = Await(watch, HasGpus);
     if (!before.gpus[0].view.utilisation) return "no utilisation before";
-    const GpuReading reading =
-        Await(watch, [](const GpuReading& reading) { return reading.hang_s > 0; });
+    const GpuReading reading = AwaitHang(watch);
     if (reading.gpus.size() != 2) return "no GPUs";
     const GpuFacts& gpu = reading.gpus[1];
     if (gpu.view.utilisation || gpu.view.temperature || gpu.throttle_reasons != 0) return "stale";
