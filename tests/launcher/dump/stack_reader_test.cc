@@ -231,7 +231,7 @@ TEST_CASE("stack: a process that stood still before stands still afterwards, wha
   program->Signal(SIGSTOP);
   REQUIRE(Eventually([&] { return StateLetter(program->pid()) == 'T'; }));
   const TempDir temp;
-  Read(program->pid(), FakeTool(temp.path(), "eu-stack", "exec sleep 1000\n"), 300ms);
+  Read(program->pid(), FakeTool(temp.path(), "eu-stack", "exec sleep 1000\n"), 1s);
   CHECK(StateLetter(program->pid()) == 'T');
   for (const char* tool : {"eu-stack", "gdb"}) {
     if (FolderOfTool(tool).empty()) continue;

@@ -177,9 +177,11 @@ TEST_CASE("acceptor: the port is closed, with all that hang on it, once the rank
 }
 
 TEST_CASE("acceptor: ranks that do not come are named when the time is over") {
-  Waiting waiting(std::chrono::milliseconds(50));
-  Intruder silent(waiting.port());
-  auto peers = waiting.Finish();
+  auto acceptor = Acceptor::Listen("127.0.0.1", kRank, kNonce, nullptr);
+  REQUIRE(acceptor.ok());
+  Intruder silent((*acceptor)->port());
+  // lower bound: it says nothing
+  auto peers = (*acceptor)->Await({0, 2}, Clock::now() + std::chrono::milliseconds(50));
   CHECK(absl::IsDeadlineExceeded(peers.status()));
   CHECK(peers.status().message() == "ranks 0 and 2 did not connect to rank 1");
 }
@@ -213,11 +215,14 @@ TEST_CASE("acceptor: without descriptors it rests between its tries") {
   REQUIRE(acceptor.ok());
   const ScarceDescriptors scarce;
   const Intruder waiting((*acceptor)->port());  // has the last descriptor
-  const Clock::time_point begin = Clock::now();
   const int64_t before = RestsOfThread();
-  auto peers = (*acceptor)->Await({0}, begin + std::chrono::milliseconds(500));
-  CHECK(absl::IsDeadlineExceeded(peers.status()));
-  // One that does not rest is only ever made to.
+  const Clock::time_point give_up = Clock::now() + std::chrono::seconds(30);
+  // One that does not rest is only ever made to. A thread that gets no core in this time tries
+  // again.
+  while (RestsOfThread() == before && Clock::now() < give_up) {
+    constexpr std::chrono::milliseconds kAWhile(200);  // lower bound: of some tries
+    CHECK(absl::IsDeadlineExceeded((*acceptor)->Await({0}, Clock::now() + kAWhile).status()));
+  }
   CHECK(RestsOfThread() > before);
 }
 
@@ -226,7 +231,7 @@ TEST_CASE("acceptor: who came while there was no descriptor is taken when there 
   auto scarce = std::make_unique<ScarceDescriptors>();
   Intruder early(waiting.port());  // has the last descriptor
   early.Say(Bytes(MakeHello(kNonce, 0, kRank)));
-  CHECK(early.IsKept(std::chrono::milliseconds(200)));  // through some tries
+  CHECK(early.IsKept(std::chrono::milliseconds(200)));  // lower bound: some tries
   scarce.reset();
   Intruder late(waiting.port());
   late.Say(Bytes(MakeHello(kNonce, 2, kRank)));
