@@ -33,7 +33,7 @@ constexpr int kRank = 5, kPrevious = 3, kNext = 8;  // of the group
 constexpr Nonce kNonce = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 // No wait comes to its end: all that is said is there, or the connection is closed.
 constexpr milliseconds kTimeout(60'000);
-constexpr milliseconds kStrangerAlone(2);
+constexpr milliseconds kStrangerAlone(2);  // lower bound: it is never believed
 constexpr size_t kMaxCount = 40;
 constexpr uint32_t kHelloWord = 0x31706464;  // of a Greeting
 

@@ -14,7 +14,7 @@ namespace ddprun::gpu_double {
 namespace {
 
 using testing::Eventually;
-constexpr std::chrono::milliseconds kAWhile{100};
+constexpr std::chrono::milliseconds kAWhile{100};  // lower bound: it hangs for ever
 
 struct Rank {
   Rank(const NcclUniqueId& id, int world_size, int rank)

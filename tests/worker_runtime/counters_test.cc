@@ -130,8 +130,9 @@ TEST_CASE("counters: waited and exposed times add up, of several threads") {
           std::vector<std::thread> threads;
           for (int i = 0; i < 4; ++i) {
             threads.emplace_back([&counters] {
+              // no limit: figures
               for (int j = 0; j < 1000; ++j) counters->AddWaited(nanoseconds(3));
-              counters->AddExposed(nanoseconds(5));
+              counters->AddExposed(nanoseconds(5));  // no limit: a figure
               counters->AddExposed(nanoseconds(-5));
             });
           }
@@ -151,7 +152,7 @@ TEST_CASE("counters: one process writes, its forked child does not, and the next
     const std::string in_fork = InChild({{kCountersVar, page.text()}}, [&]() -> std::string {
       counters->ReportStep(2, 2);
       counters->SetPhase(Phase::kCheckpoint);
-      counters->AddWaited(nanoseconds(1));
+      counters->AddWaited(nanoseconds(1));  // no limit: a figure
       group->Called(1, 0, Counters::Clock::now());
       group->Close();
       ddp_report_step(3, 3);

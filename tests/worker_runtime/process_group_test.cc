@@ -172,6 +172,7 @@ TEST_CASE("process group: a store that nobody serves is named") {
   server->Close();
   Environment environment(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}});
+  // lower bound: nobody serves it
   auto group = ProcessGroup::FromEnv({Backend::kAuto, std::chrono::milliseconds(200)});
   CAPTURE(group.status().ToString());
   CHECK(absl::IsDeadlineExceeded(group.status()));

@@ -30,6 +30,7 @@ TEST_CASE("rank balance: every rank hears every rank's steps, in the order of th
     StepMetrics metrics(communicator);
     RankBalance balance(communicator);
     balance.Begin();
+    // no limit: a figure
     metrics.Add(1, milliseconds(40), Exposed(milliseconds(rank == 1 ? 0 : 30)));
     balance.End();
     const absl::StatusOr<std::vector<RankSteps>> ranks = balance.Gather(metrics);

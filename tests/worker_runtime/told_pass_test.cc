@@ -37,7 +37,7 @@ TEST_CASE("told pass: each bucket has a word, and many share one in their order"
       for (size_t i = 0; i < count; ++i) {
         spans.push_back({microseconds(10 * i), microseconds(10 * i + 7)});
       }
-      Counters::OfThisProcess()->TellPass(milliseconds(3), spans);
+      Counters::OfThisProcess()->TellPass(milliseconds(3), spans);  // no limit: a figure
       return "done";
     });
     CHECK(told.buckets == count);
@@ -74,6 +74,7 @@ TEST_CASE("told pass: one a second is due") {
     const Counters::Clock::time_point at(seconds(5));
     if (!counters.IsPassDue(at)) return "the first";
     if (counters.IsPassDue(at)) return "the same";
+    // no limit: pure
     if (counters.IsPassDue(at + milliseconds(999))) return "a moment later";
     if (!counters.IsPassDue(at + seconds(1))) return "a second later";
     return "done";

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 // Backward ends at 50 ms and communication at `end`; `busy` of it was under way.
 ReductionTimes Reduction(milliseconds end, milliseconds busy) {
   const ReductionTimes::TimePoint start{std::chrono::hours(1)};
-  return {.backward_end = start + milliseconds(50),
+  return {.backward_end = start + milliseconds(50),  // no limit: a figure
           .communication_end = start + end,
           .communication = busy};
 }
@@ -39,6 +39,7 @@ RankCounts Told(const std::function<void()>& body) {
   return page->Read();
 }
 
+// no limit: figures
 TEST_CASE("metrics: the launcher is told of steps and of what was exposed, by the first alone") {
   const RankCounts told = Told([] {
     auto first = std::make_unique<StepMetrics>(2);
@@ -61,6 +62,7 @@ TEST_CASE("metrics: the launcher is told of steps and of what was exposed, by th
   CHECK(told.phase == static_cast<uint64_t>(Phase::kTrain));
 }
 
+// no limit: figures
 TEST_CASE("metrics: where the program tells of its steps, only what was exposed is added") {
   const RankCounts told = Told([] {
     StepMetrics metrics(2);

@@ -40,6 +40,7 @@ struct Fixture {
   boost::asio::io_context io;
   Names answers;
   Names slow;
+  // lower bound: what is told of as slow hangs until a test ends it
   std::unique_ptr<FileThread> files = std::make_unique<FileThread>(
       io, [this](const std::string& file) { slow.push_back(file); }, 1ms);
 };
@@ -83,6 +84,7 @@ TEST_CASE("file thread: each question is answered in its time, also behind a cal
     return wait();
   });
   has_begun.get_future().wait();
+  // lower bound: it stands behind what hangs
   fixture.Ask("behind", 5ms, [] {
     FAIL("it has not begun in its time");
     return 1;
@@ -101,7 +103,7 @@ TEST_CASE("file thread: each question is answered in its time, also behind a cal
 TEST_CASE("file thread: what is done too late has been answered, and is not again") {
   Fixture fixture;
   const Hang hang;
-  fixture.Ask("hung", 1ms, hang.work());
+  fixture.Ask("hung", 1ms, hang.work());  // lower bound: it hangs
   REQUIRE(fixture.RunUntil([&] { return fixture.answers.size() == 1; }));
   hang.release->set_value();
   fixture.Ask("next", 60s, [] { return 1; });

@@ -116,6 +116,7 @@ std::vector<BadRow> BadEtcdRows() {
 }
 
 // About the rendezvous, limits and output.
+// no limit: all are refused
 std::vector<BadRow> BadValueRows() {
   const std::string long_host(300, 'h');
   return {

@@ -162,6 +162,7 @@ TEST_CASE("control socket: one that nobody accepts from is found, and a connect 
   std::vector<UniqueFd> waiting;
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) {
+    // lower bound: once there is no room, none comes
     absl::StatusOr<UniqueFd> made = ConnectToControl(path, std::chrono::milliseconds(50));
     status = made.status();
     if (made.ok()) waiting.push_back(*std::move(made));

@@ -123,6 +123,7 @@ TEST_CASE("worker server: no answer, half of one and a failure are errors") {
     std::map<std::string, std::string> answers;
     if (!answer.empty()) answers = {{kGloo, answer}, {kNccl, answer}};
     const Server server(answers);
+    // lower bound: it never answers
     CHECK(!Ask(server, answer.empty() ? Duration(milliseconds(50)) : seconds(60)).ok());
   }
   const Server server({{"dump_traceback", failed}});

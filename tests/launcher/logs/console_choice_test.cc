@@ -186,7 +186,7 @@ TEST_CASE("console choice: copies are complete although nobody reads the console
   for (int i = 0; i < kLines; ++i) text += i % 2 == 0 ? "an apple a day and more\n" : "a pear\n";
   WriteAll((*router)->OpenWorker(0, 0)->stdout_fd, text);  // 1.9 MB with prefixes
   const std::string file = (*router)->run_folder() + "/attempt_0/filtered_stdout.log";
-  CHECK_FALSE((*router)->Drain(std::chrono::milliseconds(500)));
+  CHECK_FALSE((*router)->Drain(std::chrono::milliseconds(500)));  // lower bound: nobody reads
   (*router)->EndRound();
   CHECK((*router)->StderrTail(0, 1, seconds(20)) == "");  // behind the end of the round
   CHECK((*router)->losses().console_lines > 0);

@@ -219,7 +219,7 @@ TEST_CASE("log router: the tail is complete although a grandchild holds the chan
   WriteAll(held.stderr_fd.get(), text);
   const std::string tail = f.router->StderrTail(0, 2, seconds(20));
   CHECK(tail == "line 4998\nline 4999\n");
-  CHECK_FALSE(f.router->Drain(milliseconds(1)));  // it may go on writing
+  CHECK_FALSE(f.router->Drain(milliseconds(1)));  // lower bound: it may go on writing
 }
 
 TEST_CASE("log router: half a million lines reach file and console, none lost") {
@@ -290,7 +290,7 @@ TEST_CASE("log router: a console that nobody reads stops no worker and costs no 
   }
   (*router)->Say("still there");  // does not block either
   const std::string file = (*router)->run_folder() + "/attempt_0/0/stdout.log";
-  CHECK_FALSE((*router)->Drain(milliseconds(500)));
+  CHECK_FALSE((*router)->Drain(milliseconds(500)));  // lower bound: nobody reads
   (*router)->BeginRound(1);
   CHECK((*router)->StderrTail(0, 1, seconds(20)) == "");
   CHECK((*router)->losses().console_lines > 50000);

@@ -56,12 +56,14 @@ TEST_CASE(
   thread->Add(std::move(plan));
   REQUIRE(write(channel.write_end.get(), "line\n", 5) == 5);
 
-  CHECK_FALSE(thread->Drain(100ms));
+  constexpr Duration kAWhile = 100ms;  // lower bound: the file never answers
+  CHECK_FALSE(thread->Drain(kAWhile));
   // It got the line a moment later.
   const TimePoint before = SteadyNow();
-  while (thread->busy_file(100ms).empty() && SteadyNow() - before < 20s) std::this_thread::yield();
-  CHECK(thread->busy_file(100ms) == "/dead/stderr.log");
-  CHECK_FALSE(thread->End(100ms));
+  while (thread->busy_file(kAWhile).empty() && SteadyNow() - before < 20s)
+    std::this_thread::yield();
+  CHECK(thread->busy_file(kAWhile) == "/dead/stderr.log");
+  CHECK_FALSE(thread->End(kAWhile));
   CHECK(SteadyNow() - before < 40s);
 }
 

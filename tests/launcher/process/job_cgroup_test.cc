@@ -231,6 +231,7 @@ TEST_CASE(
   const auto cgroup = JobCgroup::Make(NewJobMark());
   REQUIRE(cgroup != nullptr);
   {
+    // lower bound: what ends by itself meanwhile is gone as well
     GroupFixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/100ms, TestBaseline(),
                          cgroup.get());
     fixture.group.Start({fixture.Toy(0, {"bare_daemon", "exit", "0"})});

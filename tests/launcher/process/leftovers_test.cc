@@ -173,6 +173,7 @@ TEST_CASE("leftovers: they are looked at ever more rarely, but when their time i
   const ProcessTable table(io, true, [] {});
   LeftoverWatch leftovers(table, {}, 30s);
   const TimePoint begin = SteadyNow();
+  // no limit: figures
   const struct {
     Duration quiet;
     Duration pause;
@@ -228,6 +229,7 @@ TEST_CASE("leftovers: helpers of a worker that exited 0 get SIGTERM") {
 }
 
 TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, and that is said") {
+  // lower bound: it never ends by itself
   Fixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/100ms);
   fixture.group.Start({fixture.Toy(0, {"stubborn_helper", "exit", "0"})});
   REQUIRE(fixture.RunToEnd());
@@ -241,6 +243,7 @@ TEST_CASE("leftovers: a helper that ignores SIGTERM is killed after the grace, a
 
 TEST_CASE("leftovers: the group is empty only when daemons of its workers are gone") {
   for (const char* kind : {"daemon", "stubborn_daemon", "bare_daemon"}) {
+    // lower bound: what ends by itself meanwhile is gone as well
     Fixture fixture(true, /*is_spawn_held=*/false, /*leftover_grace=*/100ms);
     fixture.group.Start({fixture.Toy(0, {kind, "exit", "3"})});
     REQUIRE(fixture.RunToEnd());

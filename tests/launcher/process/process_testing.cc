@@ -76,7 +76,7 @@ bool RunUntil(boost::asio::io_context& io, const std::function<bool()>& is_done)
   while (!is_done()) {
     if (steady_clock::now() >= give_up) return false;
     io.restart();
-    io.run_one_for(std::chrono::milliseconds(20));
+    io.run_one_for(std::chrono::milliseconds(20));  // no limit: between looks
   }
   return true;
 }

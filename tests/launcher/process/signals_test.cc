@@ -35,6 +35,7 @@ TEST_CASE("signals: further HUP and QUIT stay a stop") {
   CHECK(classifier.Classify(SIGQUIT, 7, At(2s)) == SignalMeaning::kStop);
 }
 
+// no limit: pure
 TEST_CASE("signals: one sender's signal to the process and then to its group counts once") {
   SignalClassifier classifier;
   CHECK(classifier.Classify(SIGTERM, 7, At(0ms)) == SignalMeaning::kStop);
@@ -74,6 +75,7 @@ TEST_CASE("signals: what the user names besides stops the job, and the others ke
   CHECK(classifier.Classify(SIGINT, 7, At(3s)) == SignalMeaning::kKillNow);
 }
 
+// no limit: pure
 TEST_CASE("signals: --preempt_signal asks, however often it comes") {
   SignalClassifier classifier(0, SIGUSR1);
   CHECK(classifier.Classify(SIGUSR1, 7, At(0ms)) == SignalMeaning::kAsk);
@@ -83,6 +85,7 @@ TEST_CASE("signals: --preempt_signal asks, however often it comes") {
   CHECK(classifier.Classify(SIGTERM, 7, At(1s)) == SignalMeaning::kStop);
 }
 
+// no limit: pure
 TEST_CASE("signals: a TERM that asks stops when it comes again, or after another stop kills") {
   SignalClassifier classifier(0, SIGTERM);
   SUBCASE("again") {

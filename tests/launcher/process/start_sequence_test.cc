@@ -125,7 +125,7 @@ TEST_CASE("start_sequence: one that hangs behind the first does not hold up the 
   const TempDir temp;
   const auto gate = MakeSlowToyWorker(temp.File("slow"));
   if (gate == nullptr) return SkipTest("fanotify permission events are not available here");
-  Fixture fixture(/*slow_after=*/10ms);
+  Fixture fixture(/*slow_after=*/10ms);  // lower bound: the gate stays shut
   fixture.executables[1] = temp.File("slow");
   fixture.executables[2] = temp.File("slow");
   fixture.Begin(4);

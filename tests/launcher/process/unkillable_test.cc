@@ -110,6 +110,7 @@ class Freezer {
 // A group with one worker, which runs and is frozen.
 struct FrozenGroup {
   explicit FrozenGroup(const Freezer& freezer, Guardian* guardian = nullptr) {
+    // lower bound: the frozen worker cannot end
     group = std::make_unique<WorkerGroup>(
         io,
         WorkerGroupOptions{
@@ -146,7 +147,7 @@ TEST_CASE("unkillable: a worker that outlives SIGKILL is given up in time") {
     FrozenGroup frozen(freezer);
 
     if (is_killed_at_once) frozen.group->KillNow();
-    if (!is_killed_at_once) frozen.group->Stop(SIGTERM, 10ms);
+    if (!is_killed_at_once) frozen.group->Stop(SIGTERM, 10ms);  // lower bound: as above
 
     CHECK(RunUntil(frozen.io, [&] { return frozen.is_over; }));
     const std::string who = "rank 0 (pid " + std::to_string(frozen.worker) + ")";

@@ -104,6 +104,7 @@ TEST_CASE("trainer post: a server that does not answer is left at the time given
   TrainerServer silent({.manner = Manner::kSilent});
   const std::string url = silent.Url();
   for (const std::string& each : {url, "https" + url.substr(url.find(':'))}) {
+    // lower bound: it never answers
     const absl::Status status = pod.Post(each, std::chrono::milliseconds(30));
     CHECK(absl::IsDeadlineExceeded(status));
     Holds(std::string(status.message()), "no answer in time");

@@ -129,7 +129,7 @@ TEST_CASE("event file: what is no regular file, or has no folder, loses events a
 }
 
 TEST_CASE("event file: a file system that does not answer holds up nobody, and its lines are few") {
-  Fixture fixture(20ms);
+  Fixture fixture(20ms);  // lower bound: nothing is written before it is made anew
   auto release = std::make_shared<std::promise<void>>();
   fixture.files->Ask<int>(
       "hang", "", 60s,

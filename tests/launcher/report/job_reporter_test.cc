@@ -298,7 +298,7 @@ TEST_CASE("job reporter: files that cannot be written are one warning each") {
 }
 
 TEST_CASE("job reporter: files that do not answer hold up neither a failure nor the end") {
-  Fixture fixture("null", 1ms);
+  Fixture fixture("null", 1ms);  // lower bound: both threads hang
   fixture.Start(1);
   fixture.LeaveErrorFile(1, R"({"message": "boom"})");
   std::promise<void> release;

@@ -135,6 +135,7 @@ TEST_CASE("look on: nobody there, another program, and no answer in time, are sa
           ": another program is there, which says \"SSH-2.0-OpenSSH_9.2\\r\\n\"; is this the job's "
           "--rdzv_endpoint?");
   const ForeignServer mute("", false);
+  // lower bound: it never answers
   CHECK(Holds(ErrorOf(mute.port(), milliseconds(200)), "has not answered in time"));
   CHECK(
       Holds(std::string(LookOn("no-such-host.invalid", 1, nullptr, seconds(5)).status().message()),

@@ -44,6 +44,7 @@ TEST_CASE("member probe: asking a member that is stopped costs no descriptor") {
   // The kernel takes a moment to stop it.
   REQUIRE(testing::Eventually([&] { return !client.Get("k", SteadyNow() + seconds(1)).ok(); }));
   for (int attempt = 0; attempt < 30; ++attempt) {
+    // lower bound: it stands still
     CHECK_FALSE(client.Get("k", SteadyNow() + milliseconds(100)).ok());
   }
   const size_t after = testing::CountDescriptors(getpid());

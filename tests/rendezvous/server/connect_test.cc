@@ -291,7 +291,7 @@ TEST_CASE("connect: the agent at the endpoint takes the port of one that is gone
   EventLog log_b;
   RendezvousOptions options = Options(Mode::kDynamic, 1, port.port());
   options.policy = TestPolicy(1, 2);
-  options.policy.last_call = std::chrono::milliseconds(1);
+  options.policy.last_call = std::chrono::milliseconds(1);  // no limit: a delay
   auto first = ConnectRendezvous(options, log_a.handler(), SteadyClock());
   REQUIRE_MESSAGE(log_a.Await<ContactMade>(), log_a.Text());
   auto survivor = ConnectRendezvous(options, log_b.handler(), SteadyClock());

@@ -173,7 +173,7 @@ TEST_CASE("coordinator: the job's file goes with the job") {
 TEST_CASE("coordinator: a failure without budget ends the job with the worker's code") {
   EventLog log;
   Policy policy = TestPolicy(1, 1);
-  policy.first_cause_window = std::chrono::milliseconds(1);
+  policy.first_cause_window = std::chrono::milliseconds(1);  // no limit: a delay
   auto coordinator = StartLocal(policy);
   LocalAgent client(*coordinator, TestPolicy(1, 1), log);
   client.Join(TestNode("a"));
@@ -222,7 +222,7 @@ TEST_CASE("coordinator: without a policy the first node gives it, and its verdic
   auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
   REQUIRE(coordinator.ok());
   Policy policy = TestPolicy(2, 2);
-  policy.first_cause_window = std::chrono::milliseconds(1);
+  policy.first_cause_window = std::chrono::milliseconds(1);  // no limit: a delay
   LocalAgent a(**coordinator, policy, log_a);
   LocalAgent b(**coordinator, policy, log_b);
   a.Join(TestNode("a"));
@@ -245,7 +245,7 @@ TEST_CASE("coordinator: a job that was given up ends with the rendezvous' code")
   EventLog log;
   End end;
   Policy policy = TestPolicy(2, 2);
-  policy.join_timeout = std::chrono::milliseconds(10);
+  policy.join_timeout = std::chrono::milliseconds(10);  // lower bound: the other never comes
   auto coordinator = StartLocal(policy, &end);
   LocalAgent a(*coordinator, policy, log);
   a.Join(TestNode("a"));

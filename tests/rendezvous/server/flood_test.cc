@@ -48,7 +48,7 @@ size_t ResidentBytes() {
 
 // The most until it has not grown for a while: the server may still be reading.
 size_t SettledBytes(size_t most) {
-  constexpr Duration kQuiet = std::chrono::milliseconds(300);
+  constexpr Duration kQuiet = std::chrono::milliseconds(300);  // lower bound: of the looking
   for (TimePoint since = SteadyNow(); SteadyNow() - since < kQuiet; poll(nullptr, 0, 10)) {
     const size_t now = ResidentBytes();
     if (now > most) since = SteadyNow();

@@ -178,6 +178,7 @@ TEST_CASE("grpc: a report that was held up on its way is as much older on receip
   const size_t at = line.find(" age=");
   REQUIRE_MESSAGE(at != std::string::npos, line);
   const std::chrono::milliseconds age(std::stoll(line.substr(at + 5)));
+  // no limit: what rounding takes
   CHECK_MESSAGE(age + std::chrono::milliseconds(1) >= held_up - usual, line);
 }
 

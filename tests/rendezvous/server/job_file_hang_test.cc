@@ -77,6 +77,7 @@ TEST_CASE(
         JobFile::Open(run, SteadyClock(), [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
     const TimePoint before = SteadyNow();
+    // lower bound: it hangs
     const auto beginning = (*file)->Begin(0, std::chrono::milliseconds(50));
     REQUIRE(beginning.ok());
     CHECK(beginning->instance.is_known());
@@ -137,7 +138,7 @@ TEST_CASE("job file: at the end nothing is said of a disk that answers") {
     REQUIRE(file.ok());
     REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
     WriteThrough(**file);
-    (*file)->Forget(std::chrono::milliseconds(500));
+    (*file)->Forget(std::chrono::seconds(1));
   }
   CHECK(told->all() == "");
 }
@@ -153,8 +154,9 @@ TEST_CASE("job file: one that does not answer at the end is left behind, and is 
     auto file =
         JobFile::Open(run, SteadyClock(), [told](const std::string& text) { told->Add(text); });
     REQUIRE(file.ok());
-    REQUIRE((*file)->Begin(0, std::chrono::milliseconds(50)).ok());
-    (*file)->Forget(std::chrono::milliseconds(50));
+    constexpr Duration kAWhile = std::chrono::milliseconds(50);  // lower bound: it hangs
+    REQUIRE((*file)->Begin(0, kAWhile).ok());
+    (*file)->Forget(kAWhile);
   }
   CHECK(told->Await() == "job file: remove \"" + path +
                              "\": its file system does not answer; a record of this job may stay, "

@@ -117,7 +117,7 @@ TEST_CASE("job memory: what was said to one that might not speak is as old as it
   memory->SetOpen(false);
   agent.ReportFailed(assigned->assignment.round, {});
   REQUIRE(memory->AwaitQuestion());
-  const TimePoint until = SteadyNow() + std::chrono::milliseconds(20);
+  const TimePoint until = SteadyNow() + std::chrono::milliseconds(20);  // lower bound: its age
   while (SteadyNow() < until) std::this_thread::yield();
   memory->SetOpen(true);
   std::future<std::string> line = failed.get_future();

@@ -88,7 +88,7 @@ TEST_CASE("port listener: a silent connection is closed when its time is over, n
 }
 
 TEST_CASE("port listener: by the machine's own clock a silent connection ends, too") {
-  const Served served(std::chrono::milliseconds(50));
+  const Served served(std::chrono::milliseconds(50));  // lower bound: of the wait
   const TimePoint begin = SteadyNow();
   const UniqueFd silent = ConnectTo(served.port);
   CHECK(ReadToEnd(silent.get()) == "");
@@ -223,6 +223,7 @@ TEST_CASE("port listener: who does not read what gRPC has said last is dropped i
   // A loop that spins takes all of the time.
   const std::clock_t cpu_before = std::clock();
   const TimePoint begin = SteadyNow();
+  // lower bound: of the looking
   while (SteadyNow() - begin < std::chrono::milliseconds(300)) poll(nullptr, 0, 10);
   const Duration cpu = std::chrono::microseconds(std::clock() - cpu_before);
   CHECK(cpu < (SteadyNow() - begin) / 2);

@@ -76,7 +76,7 @@ TEST_CASE("convert: limits of restarts and a failure's step survive; without the
   joined.policy.limits = {.max_same_failure = 2,
                           .max_node_losses = 0,
                           .max_preemptions = 7,
-                          .backoff = std::chrono::milliseconds(500),
+                          .backoff = std::chrono::milliseconds(500),  // no limit: a figure
                           .budget_period = std::chrono::hours(1)};
   CHECK(std::get<NodeJoined>(over_the_wire(joined)).policy.limits == joined.policy.limits);
 
@@ -286,8 +286,8 @@ TEST_CASE("convert: a failure's age grows by half the round trip") {
   failed.report = TestFailure("a", 3);
   failed.report.error_file = "/tmp/e.json";
   failed.report.error = WorkerError{"ValueError: \xff\n", "Traceback\n  line\n", 1738324800};
-  failed.age = std::chrono::milliseconds(10);
-  const auto message = ToProto(failed, std::chrono::milliseconds(4));
+  failed.age = std::chrono::milliseconds(10);                          // no limit: a figure
+  const auto message = ToProto(failed, std::chrono::milliseconds(4));  // no limit: a figure
   REQUIRE(message.ok());
   const auto event = FromProto(*message);
   REQUIRE(event.ok());

@@ -56,7 +56,7 @@ TEST_CASE("dump: an operation that waits for another rank is seen under way, and
       CHECK(!Has(Dumped(communicator), "\"sequence\": 2"));  // what is refused takes no number
       // Rank 0 stays alone in the next one.
       if (communicator.rank() == 1) return;
-      communicator.SetTimeout(std::chrono::milliseconds(50));
+      communicator.SetTimeout(std::chrono::milliseconds(50));  // lower bound: nobody comes
       CHECK(!communicator.Barrier()->Wait().ok());
       CHECK(Has(Dumped(communicator), "\"barrier\", \"state\": \"failed\""));
     });

@@ -219,7 +219,7 @@ TEST_CASE("group counters: the time that a caller is blocked counts once, whoeve
       }
       const auto await = [&] {
         for (const auto& work : works) {
-          while (!work->WaitFor(milliseconds(10))) continue;
+          while (!work->WaitFor(milliseconds(10))) continue;  // no limit: a slice
         }
       };
       is_own_thread ? std::thread(await).join() : await();

@@ -25,7 +25,7 @@ TEST_CASE(
       const auto work = group.AllReduce(&data, 1, DType::kFloat32, ReduceOp::kSum);
       if (group.rank() == 0) {
         CHECK(!work->WaitFor(milliseconds(0)));
-        CHECK(!work->WaitFor(milliseconds(20)));
+        CHECK(!work->WaitFor(milliseconds(20)));  // lower bound: rank 1 is missing
         has_come_back.count_down();
       }
       CHECK(work->WaitFor(seconds(60)));

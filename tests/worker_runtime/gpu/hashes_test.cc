@@ -153,6 +153,7 @@ TEST_CASE("hashes: after a timeout a kernel that still runs has its memory and i
     auto hashes = Hashes::Load(counting.api);
     REQUIRE(hashes.ok());
     counting.cuda.Fail("cuStreamQuery", kCudaErrorNotReady);
+    // lower bound: the stream never ends
     CHECK((*hashes)->Of({&tensor, 1}, SomeStream(), std::chrono::milliseconds(1)).status() ==
           absl::DeadlineExceededError(
               "hash parameters: the GPU has not ended what is on the stream within 1 ms"));

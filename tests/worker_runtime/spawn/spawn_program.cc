@@ -97,6 +97,7 @@ int IgnoreTerm(int rank) {
 
 // The call of functions that outlive SIGTERM.
 int ShortGrace() {
+  // lower bound: they ignore SIGTERM
   return Told(ddp::internal::SpawnWithGrace(kRanks, IgnoreTerm, std::chrono::milliseconds(200)));
 }
 

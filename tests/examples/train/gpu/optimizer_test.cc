@@ -213,6 +213,7 @@ TEST_CASE("optimizer: waiting for others' weights counts as communication that i
       REQUIRE(rank.Step(0).ok());
       const ddp::ReductionTimes::TimePoint start{std::chrono::hours(1)};
       // One reduction ended before backward did, one behind it.
+      // no limit: figures
       for (const milliseconds exposed : {milliseconds(-20), milliseconds(10)}) {
         ddp::ReductionTimes times{.backward_end = start,
                                   .communication_end = start + exposed,

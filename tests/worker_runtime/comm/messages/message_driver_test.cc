@@ -211,6 +211,7 @@ TEST_CASE("driver: a message on its way stays whole when another is given up") {
     const auto receive_large = ranks.Receive(1, 0, got_large, 1);
     const auto send_large = ranks.Send(0, 1, large, 1);
     REQUIRE(ranks.wire->AwaitHeld());
+    // lower bound: it stands behind what is held
     const auto send_late = ranks.Send(0, 1, late, 2, std::chrono::milliseconds(50));
     CHECK(absl::IsDeadlineExceeded(send_late->Wait()));
     CHECK_FALSE(send_large->IsDone());

@@ -171,7 +171,7 @@ TEST_CASE("messages: one that nobody takes ends at its timeout, and is not taken
       return;
     }
     int32_t value = group.rank();
-    group.SetTimeout(std::chrono::milliseconds(300));
+    group.SetTimeout(std::chrono::milliseconds(300));  // lower bound: nobody takes it
     const auto late = group.rank() == 0 ? group.Send(&value, 1, DType::kInt32, 1, 1)
                                         : group.Receive(&value, 1, DType::kInt32, 0, 2);
     const absl::Status status = late->Wait();

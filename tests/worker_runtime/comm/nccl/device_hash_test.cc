@@ -19,6 +19,7 @@ TEST_CASE("device hash: a timeout that the group gets later bounds it, and the n
           const auto before = (*hash)->Of({&tensor, 1}, stream);
           EXPECT(before.ok());
           const int hold = HoldStream(stream);
+          // lower bound: the stream is held
           communicator.SetTimeout(std::chrono::milliseconds(300));
           EXPECT((*hash)->Of({&tensor, 1}, stream).status() ==
                  absl::DeadlineExceededError("hash parameters: the GPU has not ended what is on "

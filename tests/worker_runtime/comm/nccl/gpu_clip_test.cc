@@ -139,6 +139,7 @@ TEST_CASE("gpu clip: the host waits for the pass, until the group's timeout at m
           EXPECT(model.Pass(0).ok());
           EXPECT(model.ddp.ClipGradNorm(100).ok());
           const int hold = HoldStream(model.stream);
+          // lower bound: the stream is held
           group->communicator().SetTimeout(std::chrono::milliseconds(300));
           const absl::Status late = model.ddp.ClipGradNorm(1).status();
           group->communicator().SetTimeout(std::chrono::seconds(60));

@@ -329,7 +329,7 @@ TEST_CASE("gpu training: a pass on another stream than the options' ends on a na
 }
 
 int TimeSteps(int) {
-  constexpr std::chrono::milliseconds kLong(50);
+  constexpr std::chrono::milliseconds kLong(50);  // lower bound: of a step
   const auto group = GpuGroup();
   {
     const ddp::Stream stream = NewStream();

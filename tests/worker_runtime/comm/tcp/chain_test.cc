@@ -65,8 +65,8 @@ Op LongBroadcast(std::chrono::milliseconds timeout) {
 TEST_CASE("chain: a neighbour that trickles does not hold an operation beyond its deadline") {
   Trickle trickle(std::chrono::milliseconds(0));  // something to read at every look
   Chain chain(1, trickle.TakeLink(), {}, {[] { return absl::OkStatus(); }, [](const Op&) {}});
-  const std::unique_ptr<char[]> data(new char[kBytes]);  // untouched pages cost nothing
-  const Op op = LongBroadcast(std::chrono::milliseconds(200));
+  const std::unique_ptr<char[]> data(new char[kBytes]);         // untouched pages cost nothing
+  const Op op = LongBroadcast(std::chrono::milliseconds(200));  // lower bound: it never ends
   const absl::Status status = chain.Spread(op, -1, data.get(), kBytes);
   CHECK_MESSAGE(absl::IsDeadlineExceeded(status), std::string(status.message()));
   CHECK(status.message().find("timed out after 200 ms: rank 0") != absl::string_view::npos);
@@ -157,7 +157,7 @@ TEST_CASE("chain: a neighbour that has said its goodbye is not dead, another tha
 }
 
 TEST_CASE("chain: what ends a wait also ends one in which bytes trickle") {
-  Trickle trickle(std::chrono::milliseconds(5));
+  Trickle trickle(std::chrono::milliseconds(5));  // no limit: an interval
   int asked = 0;
   const auto interrupted = [&asked] {
     return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("aborted");
