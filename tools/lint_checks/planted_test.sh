@@ -88,12 +88,37 @@ finds "no header guard" $here/style.py "$scratch/no_guard.h"
 finds "bash -n" $here/style.py "$scratch/broken.sh"
 finds "no file was given" $here/style.py
 
-printf '#include <thread>\nauto a = milliseconds(1000), b = 0ms;\nsleep_for(milliseconds(5));\n// lower bound: it stays\nWait(300ms);\nWait(20ms);  // no limit: the fault\n' >"$scratch/patient_test.cc"
+cat >"$scratch/patient_test.cc" <<'END'
+#include <thread>
+auto a = milliseconds(1000), b = 0ms;
+  sleep_for(milliseconds(5));
+  // lower bound: it stays
+  Wait(300ms,
+
+       400ms);
+  Wait(20ms);  // no limit: the fault
+  CHECK(passed >= milliseconds(300));
+  CHECK(age == 300ms && passed / milliseconds(1) > 2);
+// no limit: figures, of which
+// there are two
+TEST_CASE("pure") {
+  Wait(300ms);
+
+  Wait(400ms);
+}
+END
 printf 'auto virtual_time = milliseconds(300);\n' >"$scratch/virtual_test.cc"
 accepts $here/short_limits.py "$scratch/patient_test.cc" "$scratch/virtual_test.cc"
-for breach in 'milliseconds(300)' '300ms' 'microseconds(5)' 'keep_alive_interval=0.5' 'hang_timeout=.25'; do
+for breach in 'milliseconds(300)' '300ms' 'microseconds(5)' 'milliseconds kShort{5}' 'keep_alive_interval=0.5' \
+    'hang_timeout=.25'; do
   printf '#include <thread>\nstd::thread t; Wait("%s");\n' "$breach" >"$scratch/hasty_test.cc"
   finds "$breach on a real clock" $here/short_limits.py "$scratch/hasty_test.cc"
+done
+for breach in 'CHECK(passed < 300ms);' 'CHECK(!(passed > 300ms));' 'if (passed > 300ms) break;' \
+    'Wait(20ms);  // no limit: the fault\nWait(300ms);' '{\n  // no limit: the fault\n  Wait(20ms);\n}\nWait(300ms);' \
+    '// no limit: the fault\nWait(20ms);\nWait(300ms);'; do
+  printf "std::thread t;\n$breach\n" >"$scratch/hasty_test.cc"
+  finds ": 300ms on a real clock" $here/short_limits.py "$scratch/hasty_test.cc"
 done
 finds "no file was given" $here/short_limits.py
 if $here/format.sh "$scratch/unformatted.cc" 2>&1 | grep -q 'not checked'; then
