@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -103,9 +104,9 @@ TEST_CASE("bad training: one rank says why in one line, and ddprun's report carr
     CHECK(own[0].rfind("train: ", 0) == 0);
     CHECK(Says(own[0], row));
     CHECK(QuotedLines(err, 0) == own);
-    CHECK(err.find("rank      : 0 (local_rank: 0)") != std::string::npos);
-    CHECK(err.find("ddprun: exit code " + std::to_string(row.exit_code) + ": that of rank 0") !=
-          std::string::npos);
+    CHECK(err == Contains("rank      : 0 (local_rank: 0)"));
+    CHECK(err ==
+          Contains("ddprun: exit code " + std::to_string(row.exit_code) + ": that of rank 0"));
     CHECK(job.IsGone());
   }
 }
@@ -131,7 +132,7 @@ TEST_CASE("bad training: the report says why, whichever rank fails first") {
       REQUIRE_MESSAGE(ddprun->Wait() == row.exit_code, ddprun->Describe());
       CAPTURE(ddprun->Describe());
       const int first = 1 - late;
-      CHECK(ddprun->err().find("rank      : " + std::to_string(first) + " ") != std::string::npos);
+      CHECK(ddprun->err() == Contains("rank      : " + std::to_string(first) + " "));
       const Strings quoted = QuotedLines(ddprun->err(), first);
       REQUIRE(quoted.size() == 1);
       CHECK(Says(quoted[0], row));

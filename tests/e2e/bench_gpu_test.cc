@@ -5,8 +5,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/json.h"
 
 namespace ddprun::testing {
@@ -53,8 +53,8 @@ TEST_CASE("bench: both ways train on GPUs as on the CPU, and their numbers mean 
   auto cuda = job.RunRaw(on_gpus, {.env = OnDouble()});
   REQUIRE_MESSAGE(cuda->Wait(kLong) == 0, cuda->Describe());
   CHECK(job.IsGone());
-  Holds(cuda->err(), "ddprun: bench: this machine: 8 GPUs, ");
-  Holds(cuda->out(), "\nbucket_cap_mb: ");
+  CHECK(cuda->err() == Contains("ddprun: bench: this machine: 8 GPUs, "));
+  CHECK(cuda->out() == Contains("\nbucket_cap_mb: "));
 
   const auto json = ParseJson(ReadFile(job.File("cuda.json")));
   const auto cpu_json = ParseJson(ReadFile(job.File("cpu.json")));
@@ -97,9 +97,11 @@ std::string RefusalOf(std::vector<std::string> options, std::map<std::string, st
 TEST_CASE("bench: without a driver, and with fewer GPUs than ranks, it says so and ends") {
   const std::string no_driver =
       RefusalOf({}, OnDouble({{"DDPRUN_CUDA_LIB", "/nowhere/libcuda.so.1"}}));
-  Holds(no_driver, "ddprun: error: bench: --device cuda: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/");
-  Holds(no_driver, "; --device cpu measures without\n");
-  Holds(RefusalOf({}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "0"}})), "bench: --device cuda: ");
+  CHECK(no_driver ==
+        Contains("ddprun: error: bench: --device cuda: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/"));
+  CHECK(no_driver == Contains("; --device cpu measures without\n"));
+  CHECK(RefusalOf({}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "0"}})) ==
+        Contains("bench: --device cuda: "));
   CHECK(RefusalOf({"--ranks=2,4"}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "2"}})) ==
         "ddprun: error: bench: --device cuda: 4 ranks need a GPU each, and CUDA shows 2; ask for "
         "fewer by --ranks\n");

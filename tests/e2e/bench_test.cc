@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
 
@@ -26,11 +26,11 @@ TEST_CASE("bench: both ways train alike, and table, JSON and page have what was 
   CHECK(job.IsGone());
   const std::string out = bench->out(), err = bench->err();
   for (const char* row : {"\ndp       1 ", "\ndp       2 ", "\nddp      1 ", "\nddp      2 "}) {
-    Holds(out, row);
+    CHECK(out == Contains(row));
   }
-  Holds(out, "\nbucket_cap_mb: ");
-  Holds(err, "ddprun: bench: measuring 1/9: DataParallel with 1 replica\n");
-  Holds(err, "ddprun: bench: measuring 9/9: bucket_cap_mb with 2 ranks\n");
+  CHECK(out == Contains("\nbucket_cap_mb: "));
+  CHECK(err == Contains("ddprun: bench: measuring 1/9: DataParallel with 1 replica\n"));
+  CHECK(err == Contains("ddprun: bench: measuring 9/9: bucket_cap_mb with 2 ranks\n"));
   CHECK(std::count(err.begin(), err.end(), '\n') == 10);  // no rank repeats a line
 
   const auto json = ParseJson(ReadFile(job.File("bench.json")));
@@ -71,13 +71,14 @@ std::string RefusalOf(std::vector<std::string> options) {
 
 TEST_CASE("bench: a file that cannot be written is told before anything is measured") {
   const TempDir dir;
-  Holds(RefusalOf({"--json", "/no/such/a.json"}),
-        "ddprun: error: bench: --json: write to /no/such/a.json: No such file or directory\n");
-  Holds(
-      RefusalOf({"--html", dir.path().string()}),
-      "ddprun: error: bench: --html: " + dir.path().string() + ": expected the path of a regular");
-  Holds(RefusalOf({"--html", dir.File("a"), "--json", dir.File("a")}),
-        "ddprun: error: bench: --json and --html name the same file, ");
+  CHECK(RefusalOf({"--json", "/no/such/a.json"}) ==
+        Contains(
+            "ddprun: error: bench: --json: write to /no/such/a.json: No such file or directory\n"));
+  CHECK(RefusalOf({"--html", dir.path().string()}) ==
+        Contains("ddprun: error: bench: --html: " + dir.path().string() +
+                 ": expected the path of a regular"));
+  CHECK(RefusalOf({"--html", dir.File("a"), "--json", dir.File("a")}) ==
+        Contains("ddprun: error: bench: --json and --html name the same file, "));
 }
 
 TEST_CASE("bench: a rank that is killed costs its row and the later ones, and none before") {
@@ -95,16 +96,17 @@ TEST_CASE("bench: a rank that is killed costs its row and the later ones, and no
   const std::string why =
       "DistributedDataParallel with 2 ranks: rank 1 of 2 was killed by SIGKILL (signal 9)";
   const std::string out = bench->out(), err = bench->err();
-  for (const char* row : {"\ndp       1 ", "\ndp       2 ", "\nddp      1 "}) Holds(out, row);
-  CHECK(out.find("\nddp      2 ") == std::string::npos);
-  Holds(out, "\nNot all was measured: " + why + ". Rows that were measured only once");
-  CHECK(err.find("measuring 5/9") == std::string::npos);
+  for (const char* row : {"\ndp       1 ", "\ndp       2 ", "\nddp      1 "})
+    CHECK(out == Contains(row));
+  CHECK(out != Contains("\nddp      2 "));
+  CHECK(out == Contains("\nNot all was measured: " + why + ". Rows that were measured only once"));
+  CHECK(err != Contains("measuring 5/9"));
   CHECK(err.ends_with("\nddprun: error: bench: " + why + "\n"));
   const auto json = ParseJson(ReadFile(job.File("bench.json")));
   REQUIRE(json.has_value());
   CHECK(json->get_child("rows").size() == 3);
   CHECK(json->get<std::string>("failure") == why);
-  Holds(ReadFile(job.File("bench.html")), "Not all was measured: " + why);
+  CHECK(ReadFile(job.File("bench.html")) == Contains("Not all was measured: " + why));
 }
 
 TEST_CASE("bench: a signal ends it and all that it has started") {

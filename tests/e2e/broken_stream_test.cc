@@ -8,6 +8,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -26,7 +27,7 @@ class TwoNodes {
     const std::string conf = "--rdzv_conf=keep_alive_interval=60,keep_alive_max_attempt=3";
     const std::string restarts = "--max_restarts=" + max_restarts;
     host_ = job_.Run(job_.NodeOptions(2, "2", {conf, restarts}), steps);
-    REQUIRE_MESSAGE(host_->WaitForErr("waiting for 1 more"), host_->Describe());
+    AwaitMissingNodes(*host_);
     // The last one wins.
     const std::string through = "--rdzv_endpoint=127.0.0.1:" + std::to_string(proxy_.port());
     other_ = job_.Run(job_.NodeOptions(2, "2", {conf + ",is_host=0", restarts, through}), steps);
@@ -77,8 +78,7 @@ void KillWhileBroken(TwoNodes& nodes, int rank, int first_rank_of_node) {
 }
 
 void CheckNamesRank(Subprocess& node, int rank) {
-  CHECK_MESSAGE(node.err().find("rank      : " + std::to_string(rank)) != std::string::npos,
-                node.Describe());
+  CHECK(node.err() == Contains("rank      : " + std::to_string(rank)));
 }
 
 TEST_CASE("broken stream: a break without a failure stops no worker, and the job ends well") {
@@ -95,9 +95,8 @@ TEST_CASE("broken stream: a break without a failure stops no worker, and the job
   for (int rank = 0; rank < 4; ++rank) CHECK(nodes.Pid(rank) == pids[static_cast<size_t>(rank)]);
   std::ofstream(go).flush();
   nodes.CheckBothEndWith(0);
-  CHECK_MESSAGE(nodes.other().err().find("stopping") == std::string::npos,
-                nodes.other().Describe());
-  CHECK_MESSAGE(nodes.host().err().find("restart") == std::string::npos, nodes.host().Describe());
+  CHECK(nodes.other().err() != Contains("stopping"));
+  CHECK(nodes.host().err() != Contains("restart"));
 }
 
 TEST_CASE("broken stream: success during a break is heard, and the verdict after it") {

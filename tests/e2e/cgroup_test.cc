@@ -13,6 +13,7 @@
 #include "tests/e2e/job.h"
 #include "tests/gates/gates.h"
 #include "tests/launcher/process/cgroup_testing.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -109,7 +110,7 @@ TEST_CASE("cgroup: a killed outer job takes the inner job's cgroup along") {
   REQUIRE_MESSAGE(job.WaitForFile("pid"), outer->Describe());
   const std::string inner_cgroup = JobCgroupOf(job);
   const std::string outer_cgroup = inner_cgroup.substr(0, inner_cgroup.rfind('/'));
-  REQUIRE(outer_cgroup.find("/ddprun-") != std::string::npos);
+  REQUIRE(outer_cgroup == Contains("/ddprun-"));
   outer->Signal(SIGKILL);
   REQUIRE_MESSAGE(outer->Wait() == 137, outer->Describe());
   CHECK(IsDead(job));

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 
 namespace ddprun::testing {
 namespace {
@@ -20,9 +20,9 @@ TEST_CASE("check: ranks with a GPU each compute there and all-reduce by NCCL") {
            {"DDPRUN_CUDA_LIB", path}, {"DDPRUN_NCCL_LIB", path}, {"CUDA_VISIBLE_DEVICES", ""}}});
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
   CHECK(job.IsGone());
-  Holds(check->out(), "ok     GPU 0  ");
-  Holds(check->out(), "ok     GPU 1  ");
-  Holds(check->out(), "\ncheck: 2 ranks: all are well\n");
+  CHECK(check->out() == Contains("ok     GPU 0  "));
+  CHECK(check->out() == Contains("ok     GPU 1  "));
+  CHECK(check->out() == Contains("\ncheck: 2 ranks: all are well\n"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/gates/gates.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 #include "tests/support/skip.h"
 
@@ -42,7 +42,7 @@ struct ThreeNodes {
       nodes.push_back(job.RunRaw(words, {.env = With(i == bad ? fault : "")}));
       // Which one is node 0 is known; the others are told apart by their ranks.
       if (i == 0) REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for"), nodes[0]->Describe());
-      if (i == 1) REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+      if (i == 1) AwaitMissingNodes(*nodes[0]);
     }
   }
   // The last line of what node 0 prints, once all have ended with this code.
@@ -51,10 +51,8 @@ struct ThreeNodes {
     CHECK(job.IsGone());
     std::string out;
     for (const auto& node : nodes) out += node->out();
-    const size_t at = out.find("check: ");
-    REQUIRE_MESSAGE(at != std::string::npos, nodes[0]->Describe());
-    CHECK(out.find("check: ", at + 1) == std::string::npos);  // once
-    return out.substr(at);
+    REQUIRE_MESSAGE(CountOf(out, "check: ") == 1, nodes[0]->Describe());
+    return out.substr(out.find("check: "));
   }
 
   Job job;
@@ -66,8 +64,8 @@ TEST_CASE("check: on one node the ranks are compared") {
   auto check = job.RunRaw({"check", "--nproc_per_node=2", kTolerance});
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
   CHECK(job.IsGone());
-  Holds(check->out(), "RANK  STATE  ON");
-  Holds(check->out(), "\ncheck: 2 ranks: all are well\n");
+  CHECK(check->out() == Contains("RANK  STATE  ON"));
+  CHECK(check->out() == Contains("\ncheck: 2 ranks: all are well\n"));
   CHECK(check->err() == "");
 }
 
@@ -88,7 +86,7 @@ TEST_CASE("check: options of a program's job are none of it, and its variables a
   Job job;
   auto wrong = job.RunRaw({"check", "--max_restarts=1"});
   CHECK(wrong->Wait() == 2);
-  Holds(wrong->err(), "ddprun: error: check: unknown option '--max_restarts");
+  CHECK(wrong->err() == Contains("ddprun: error: check: unknown option '--max_restarts"));
   auto right = job.RunRaw({"check", kTolerance}, {.env = {{"PET_MAX_RESTARTS", "-1"}}});
   CHECK_MESSAGE(right->Wait() == 0, right->Describe());
 }
@@ -102,11 +100,11 @@ TEST_CASE("check: a node that computes slowly is named on all nodes") {
   if (!kIsSpeedKnown) return SkipTest(kWhyNotSpeed);
   ThreeNodes three("slow_compute", 2, "--tolerance=4");
   const std::string sentence = three.SentenceAt(1);
-  Holds(sentence, " is slow: computes ");
+  CHECK(sentence == Contains(" is slow: computes "));
   // The nodes that did not print the table say it as well.
   for (const auto& node : {three.nodes[1].get(), three.nodes[2].get()}) {
-    Holds(node->err(), "ddprun: check: 3 nodes, 3 ranks: node ");
-    CHECK(node->err().find("FAILED") == std::string::npos);
+    CHECK(node->err() == Contains("ddprun: check: 3 nodes, 3 ranks: node "));
+    CHECK(node->err() != Contains("FAILED"));
   }
 }
 
@@ -114,22 +112,22 @@ TEST_CASE("check: a node with a slow network is named, and not the two that wait
   if (!kIsSpeedKnown) return SkipTest(kWhyNotSpeed);
   ThreeNodes three("slow_network", 0);
   const std::string sentence = three.SentenceAt(1);
-  Holds(sentence, "3 ranks: node 0 (");
-  Holds(sentence, " is slow: all-reduces with others ");
-  CHECK(sentence.find("node 1") == std::string::npos);
-  CHECK(sentence.find("node 2") == std::string::npos);
+  CHECK(sentence == Contains("3 ranks: node 0 ("));
+  CHECK(sentence == Contains(" is slow: all-reduces with others "));
+  CHECK(sentence != Contains("node 1"));
+  CHECK(sentence != Contains("node 2"));
 }
 
 TEST_CASE("check: a process that dies in a pair costs the others nothing, and names its node") {
   ThreeNodes three("die", 0);
   const std::string sentence = three.SentenceAt(1);
-  Holds(sentence, "3 ranks: node 0 (");
-  Holds(sentence, " is broken: rank 0 was killed by signal 9 (SIGKILL) in round 1\n");
+  CHECK(sentence == Contains("3 ranks: node 0 ("));
+  CHECK(sentence == Contains(" is broken: rank 0 was killed by signal 9 (SIGKILL) in round 1\n"));
 }
 
 TEST_CASE("check: one that hangs in a pair is ended by its deadline and named") {
   ThreeNodes three("hang", 0);
-  Holds(three.SentenceAt(1), " is broken: rank 0 did not end within 10 s in round 1\n");
+  CHECK(three.SentenceAt(1) == Contains(" is broken: rank 0 did not end within 10 s in round 1\n"));
 }
 
 TEST_CASE("check: a stopped node gives no sign of life and is named, also where it would lead") {
@@ -142,7 +140,7 @@ TEST_CASE("check: a stopped node gives no sign of life and is named, also where 
       for (const int pid : three.job.PidsOfRank(rank)) kill(pid, SIGSTOP);
     }
     const std::string node = "node " + std::to_string(rank);
-    Holds(three.SentenceAt(1), "3 ranks: " + node);
+    CHECK(three.SentenceAt(1) == Contains("3 ranks: " + node));
   }
 }
 
@@ -151,12 +149,12 @@ TEST_CASE("check: of two nodes the one whose process died is named") {
   std::vector<std::string> words = job.NodeOptions(1, "2", {kTolerance});
   words.insert(words.begin(), "check");
   auto a = job.RunRaw(words);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.RunRaw(words, {.env = With("die")});
   REQUIRE_MESSAGE(a->Wait() == 1, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 1, b->Describe());
-  Holds(a->out(), "check: 2 nodes, 2 ranks: node 1 (");
-  Holds(a->out(), " is broken: rank 1 was killed by signal 9 (SIGKILL) in round 1\n");
+  CHECK(a->out() == Contains("check: 2 nodes, 2 ranks: node 1 ("));
+  CHECK(a->out() == Contains(" is broken: rank 1 was killed by signal 9 (SIGKILL) in round 1\n"));
 }
 
 TEST_CASE("--check: a node that is well says so and runs the job") {
@@ -164,18 +162,18 @@ TEST_CASE("--check: a node that is well says so and runs the job") {
   auto one = job.Run({"--check", "--nproc_per_node=1"}, {"print:rank {rank}"});
   REQUIRE_MESSAGE(one->Wait() == 0, one->Describe());
   CHECK(one->out() == "rank 0\n");
-  Holds(one->err(), "ddprun: check: 1 rank: it works");
+  CHECK(one->err() == Contains("ddprun: check: 1 rank: it works"));
 }
 
 TEST_CASE("--check: a node that is not well leaves its place to a spare") {
   Job job(kGatedDdprun);
   const std::vector<std::string> steps = {"print:rank {rank} of {world}"};
   auto a = job.Run(job.NodeOptions(1, "2"), steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto bad = job.Run(job.NodeOptions(2, "2", {"--check"}), steps, {.env = With("die")});
   REQUIRE_MESSAGE(bad->Wait() == 120, bad->Describe());
   CHECK(bad->out() == "");
-  Holds(bad->err(), "ddprun: error: --check: this node does not join: 2 ranks: rank ");
+  CHECK(bad->err() == Contains("ddprun: error: --check: this node does not join: 2 ranks: rank "));
   CHECK_FALSE(a->Wait(0ms).has_value());
   auto spare = job.Run(job.NodeOptions(1, "2"), steps);
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());

@@ -11,8 +11,8 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/asking.h"
+#include "tests/support/contains.h"
 #include "tests/support/descriptors.h"
-#include "tests/support/holds.h"
 
 namespace ddprun::testing {
 namespace {
@@ -106,8 +106,8 @@ class Victim {
     CHECK_MESSAGE(ResidentKiB(pid()) < before_kib_ + 64 * 1024, "memory grew without bound");
     job_.Touch("go");
     CHECK_MESSAGE(ddprun_->Wait() == 0, ddprun_->Describe());
-    CHECK_MESSAGE(ddprun_->err().find("error") == std::string::npos, ddprun_->Describe());
-    CHECK_MESSAGE(ddprun_->err().find("warning") == std::string::npos, ddprun_->Describe());
+    CHECK(ddprun_->err() != Contains("error"));
+    CHECK(ddprun_->err() != Contains("warning"));
   }
   std::string socket() const { return folder_.Socket(); }
   int pid() const { return ddprun_->pid(); }
@@ -195,7 +195,7 @@ TEST_CASE("control: 200 silent connections and half requests are dropped after a
   }
   // Its descriptors have a bound.
   CHECK(CountDescriptors(victim.pid()) < 120);
-  for (const UniqueFd& fd : silent) CHECK(AnswerOf(fd).find("(no end)") == std::string::npos);
+  for (const UniqueFd& fd : silent) CHECK(AnswerOf(fd) != Contains("(no end)"));
 }
 
 TEST_CASE("control: status answers again as soon as a crowd has gone") {
@@ -206,8 +206,8 @@ TEST_CASE("control: status answers again as soon as a crowd has gone") {
     const Told told = Ask(victim.job(), victim.folder(), {"status"});
     CHECK_MESSAGE((told.code == 2 || told.code == 0), told.Describe());
     if (told.code == 2) {
-      Holds(told.err, "no job of yours answers on this machine (DDPRUN_CONTROL_DIR is " +
-                          victim.folder().path() + "); ");
+      CHECK(told.err == Contains("no job of yours answers on this machine (DDPRUN_CONTROL_DIR is " +
+                                 victim.folder().path() + "); "));
     }
   }
   AskUntil(victim.job(), victim.folder(), {"status"},
@@ -248,7 +248,7 @@ TEST_CASE("control: a worker that writes random words over its page harms nobody
       const Told text = Ask(job, folder, {"status"});
       REQUIRE_MESSAGE((text.code == 0 || text.code == 1), text.err);
       CHECK_MESSAGE(text.out.size() < 16 * 1024, text.out);
-      CHECK(text.out.find('\x1b') == std::string::npos);
+      CHECK(text.out != Contains("\x1b"));
     }
   }
   const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
@@ -257,7 +257,7 @@ TEST_CASE("control: a worker that writes random words over its page harms nobody
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == 0, node->Describe());
     CHECK_MESSAGE(node->err().size() < 64 * 1024, "bytes on stderr: ", node->err().size());
-    CHECK(node->err().find('\x1b') == std::string::npos);
+    CHECK(node->err() != Contains("\x1b"));
   }
 }
 
@@ -270,10 +270,10 @@ TEST_CASE("control: a worker cannot shrink, grow or seal its page") {
               [](const json& now) { return HaveStepped(now, 1) && RanksOf(now)[0]["step"] == 2; });
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->out().find("shrunk") == std::string::npos);
-  CHECK(ddprun->out().find("grown") == std::string::npos);
-  CHECK(ddprun->out().find("sealed") == std::string::npos);
-  Holds(ddprun->out(), "tried\n");
+  CHECK(ddprun->out() != Contains("shrunk"));
+  CHECK(ddprun->out() != Contains("grown"));
+  CHECK(ddprun->out() != Contains("sealed"));
+  CHECK(ddprun->out() == Contains("tried\n"));
 }
 
 TEST_CASE("control: a worker without its page's descriptor, or with a page of zeros, is shown") {

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -22,12 +23,6 @@ using Node = std::unique_ptr<Subprocess>;
 // Every time the agents look for a lost coordinator and find it they say so at this level.
 const std::map<std::string, std::string> kTalkative = {{"DDPRUN_LOG_LEVEL", "info"}};
 constexpr char kBack[] = "coordinator back";
-
-size_t Count(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 
 // A coordinator and two agents of two workers each, ranks 0 and 1 on one and 2 and 3 on the other.
 class Apart {
@@ -75,7 +70,7 @@ class Apart {
   // first.
   void AwaitBack(size_t times) {
     for (const Node& node : nodes_) {
-      REQUIRE_MESSAGE(Eventually([&] { return Count(node->err(), kBack) >= times; }), "back ",
+      REQUIRE_MESSAGE(Eventually([&] { return CountOf(node->err(), kBack) >= times; }), "back ",
                       times, Describe());
     }
   }
@@ -114,7 +109,7 @@ TEST_CASE("coordinator: one that stays away ends the job with 123 after orphan_t
   apart.KillCoordinator();
   for (const size_t i : {size_t{0}, size_t{1}}) {
     REQUIRE_MESSAGE(apart.node(i).Wait() == 123, apart.Describe());
-    CHECK_MESSAGE(Count(apart.node(i).err(), "no word from it for 5 s") > 0, apart.Describe());
+    CHECK_MESSAGE(CountOf(apart.node(i).err(), "no word from it for 5 s") > 0, apart.Describe());
   }
   CHECK(apart.job().IsGone());
 }
@@ -148,12 +143,14 @@ TEST_CASE("coordinator: the agents say who serves another run in its place, and 
   }
   apart.StartCoordinator("someone-else");
   for (size_t i = 0; i < 2; ++i) {
-    const auto is_told = [&] { return Count(apart.node(i).err(), "go on without it up to") == 2; };
+    const auto is_told = [&] {
+      return CountOf(apart.node(i).err(), "go on without it up to") == 2;
+    };
     REQUIRE_MESSAGE(Eventually(is_told), apart.Describe());
     const std::string who =
         "serves the run \"someone-else\", not \"apart\": use another port, or, for the same job, "
         "the same --rdzv_id; this node's workers go on without it up to ";
-    CHECK_MESSAGE(Count(apart.node(i).err(), who) == 1, apart.Describe());
+    CHECK_MESSAGE(CountOf(apart.node(i).err(), who) == 1, apart.Describe());
   }
   CHECK_MESSAGE(apart.Pids() == pids, apart.Describe());
   apart.KillCoordinator();
@@ -196,7 +193,7 @@ TEST_CASE("coordinator: a node lost while it is down is lost once it is back") {
   REQUIRE(apart.node(0).Wait() == 128 + SIGKILL);
   apart.StartCoordinator();
   const auto has_two_new_workers = [&] {
-    return Count(apart.node(1).err(), "going on with 1 node") > 0;
+    return CountOf(apart.node(1).err(), "going on with 1 node") > 0;
   };
   REQUIRE_MESSAGE(Eventually(has_two_new_workers), apart.Describe());
   apart.job().Touch("go");
@@ -279,7 +276,7 @@ TEST_CASE("coordinator: a stream over link-local addresses outlives the time for
   for (const char* up : {"up0", "up1"}) {
     REQUIRE_MESSAGE(job.WaitForFile(up), nodes[0]->Describe(), nodes[1]->Describe());
   }
-  const auto is_lost = [&] { return Count(nodes[1]->err(), "coordinator lost") > 0; };
+  const auto is_lost = [&] { return CountOf(nodes[1]->err(), "coordinator lost") > 0; };
   CHECK_FALSE_MESSAGE(Eventually(is_lost, std::chrono::seconds(8)), nodes[1]->Describe());
   job.Touch("go");
   for (const Node& node : nodes) REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());

@@ -13,6 +13,7 @@
 #include "rendezvous/net/socket_address.h"
 #include "rendezvous/wire/hello.h"
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -44,9 +45,8 @@ TEST_CASE("coordinator: agents meet at it, and it ends with the job's exit code"
     REQUIRE_MESSAGE(b->Wait() == code, b->Describe());
     REQUIRE_MESSAGE(coordinator->Wait() == code, coordinator->Describe());
     const std::string reason = code == 0 ? "all 4 ranks on 2 nodes succeeded" : "rank 3 on node ";
-    CHECK_MESSAGE(coordinator->err().find("the job has ended with " + std::to_string(code) + ": " +
-                                          reason) != std::string::npos,
-                  coordinator->err());
+    CHECK(coordinator->err() ==
+          Contains("the job has ended with " + std::to_string(code) + ": " + reason));
     CHECK(coordinator->out().empty());
     CHECK(job.IsGone());
   }
@@ -80,8 +80,7 @@ TEST_CASE("coordinator: a signal ends it with 128+n, before anybody has joined")
     auto coordinator = Coordinator(job);
     coordinator->Signal(signal);
     REQUIRE_MESSAGE(coordinator->Wait() == 128 + signal, coordinator->Describe());
-    CHECK_MESSAGE(coordinator->err().find("stops serving; no node has joined") != std::string::npos,
-                  coordinator->err());
+    CHECK(coordinator->err() == Contains("stops serving; no node has joined"));
   }
 }
 
@@ -92,8 +91,7 @@ TEST_CASE("coordinator: it says that workers go on without it where there are so
   REQUIRE_MESSAGE(job.WaitForFile("up"), node->Describe());
   coordinator->Signal(SIGTERM);
   REQUIRE_MESSAGE(coordinator->Wait() == 128 + SIGTERM, coordinator->Describe());
-  CHECK_MESSAGE(coordinator->err().find("workers go on for a while") != std::string::npos,
-                coordinator->err());
+  CHECK(coordinator->err() == Contains("workers go on for a while"));
   node->Signal(SIGTERM);
   CHECK(node->Wait() == 128 + SIGTERM);
 }
@@ -101,11 +99,10 @@ TEST_CASE("coordinator: it says that workers go on without it where there are so
 TEST_CASE("coordinator: agents of another run are told which run it serves") {
   Job job;
   auto coordinator = Coordinator(job, {"--rdzv_id=mine"});
-  CHECK(coordinator->err().find("for the run \"mine\"") != std::string::npos);
+  CHECK(coordinator->err() == Contains("for the run \"mine\""));
   auto other = job.Run(job.NodeOptions(1), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
-  CHECK_MESSAGE(other->err().find("serves the run \"mine\", not ") != std::string::npos,
-                other->Describe());
+  CHECK(other->err() == Contains("serves the run \"mine\", not "));
   coordinator->Signal(SIGTERM);
   CHECK(coordinator->Wait() == 143);
 }
@@ -115,11 +112,10 @@ TEST_CASE("coordinator: a node of another run is named to the nodes that wait fo
   auto coordinator = Coordinator(job);
   const std::vector<std::string> mine = job.NodeOptions(1, "2", {"--rdzv_id=mine"});
   auto waiting = job.Run(mine, {"exit:0"});
-  REQUIRE_MESSAGE(waiting->WaitForErr("waiting for 1 more"), waiting->Describe());
+  AwaitMissingNodes(*waiting);
   auto other = job.Run(job.NodeOptions(1, "2", {"--rdzv_id=other"}), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
-  CHECK_MESSAGE(other->err().find("serves the run \"mine\", not \"other\"") != std::string::npos,
-                other->Describe());
+  CHECK(other->err() == Contains("serves the run \"mine\", not \"other\""));
   REQUIRE_MESSAGE(waiting->WaitForErr("refused: this coordinator serves the run \"mine\", not "
                                       "\"other\" of node "),
                   waiting->Describe());
@@ -134,19 +130,15 @@ TEST_CASE("coordinator: where it has few descriptors it says so, and what to do"
   auto coordinator = job.RunProgram({"/bin/sh", "-c", "ulimit -n 40; exec \"$@\"", "sh",
                                      Runfile("ddprun"), "coordinator", Bind(job)});
   REQUIRE_MESSAGE(coordinator->Wait() == 120, coordinator->Describe());
-  CHECK_MESSAGE(coordinator->err().find(
-                    "error: coordinator: the limit on open files is 40, and ") != std::string::npos,
-                coordinator->err());
+  CHECK(coordinator->err() == Contains("error: coordinator: the limit on open files is 40, and "));
 }
 
 TEST_CASE("coordinator: an address that cannot be is an error that says what can") {
   Job job;
   auto coordinator = job.RunRaw({"coordinator", "--bind=nonsense"});
   REQUIRE_MESSAGE(coordinator->Wait() == 2, coordinator->Describe());
-  CHECK_MESSAGE(
-      coordinator->err().find("cannot listen on \"nonsense\": not an IP address of this "
-                              "machine; leave the host out for all of them") != std::string::npos,
-      coordinator->err());
+  CHECK(coordinator->err() == Contains("cannot listen on \"nonsense\": not an IP address of this "
+                                       "machine; leave the host out for all of them"));
 }
 
 TEST_CASE("coordinator: a port that is taken ends it with 121 and is named") {
@@ -158,8 +150,7 @@ TEST_CASE("coordinator: a port that is taken ends it with 121 and is named") {
   CHECK(std::count(err.begin(), err.end(), '\n') == 1);
   CHECK_MESSAGE(err.find("ddprun: error: coordinator: port " + std::to_string(job.port())) == 0,
                 err);
-  CHECK_MESSAGE(err.find("use another port, or end the program that has it") != std::string::npos,
-                err);
+  CHECK(err == Contains("use another port, or end the program that has it"));
   first->Signal(SIGTERM);
   CHECK(first->Wait() == 143);
 }

@@ -14,6 +14,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/support/certificates.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -212,7 +213,7 @@ TEST_CASE("core dumps: with a hard limit of 0 none is passed to a program either
       }
       WriteFile(go, "");
       CHECK_MESSAGE(agent->Wait() == 0, agent->Describe());
-      CHECK_MESSAGE(agent->err().find("warning") == std::string::npos, agent->Describe());
+      CHECK(agent->err() != Contains("warning"));
       fs::remove(go);
       fs::remove(folder + "/report");
     }

@@ -17,6 +17,7 @@
 #include "tests/gates/gates.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/rendezvous/store/raw_client.h"
+#include "tests/support/contains.h"
 #include "tests/support/scarce_descriptors.h"
 
 namespace ddprun::testing {
@@ -37,7 +38,7 @@ TEST_CASE("descriptors: without one both ports let connections wait, and the job
   const std::vector<std::string> steps = {"env:MASTER_PORT@0", "touch:" + job.File("up{rank}"),
                                           "until:" + job.File("fail"), "exit:9@1", "wait"};
   auto a = job.Run(job.NodeOptions(1), steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(job.NodeOptions(1), steps);
   REQUIRE_MESSAGE(job.WaitForFile("up0"), a->Describe());
   REQUIRE_MESSAGE(job.WaitForFile("up1"), b->Describe());
@@ -68,8 +69,8 @@ TEST_CASE("descriptors: without one both ports let connections wait, and the job
   }
   for (RawClient& client : at_store) CHECK(client.Receive(8).size() == 8);
   worker.Expect(Request(StoreOp::kAdd, {"/late"}, 1), Number(4));
-  CHECK_MESSAGE(a->err().find("error") == std::string::npos, a->Describe());
-  CHECK(a->err().find("no file descriptor") == a->err().rfind("no file descriptor"));
+  CHECK(a->err() != Contains("error"));
+  CHECK_MESSAGE(CountOf(a->err(), "no file descriptor") == 1, a->Describe());
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
@@ -105,9 +106,9 @@ TEST_CASE("descriptors: an agent that has none for its rendezvous ends with 120 
   const UniqueFd writer(open(gate.c_str(), O_WRONLY | O_CLOEXEC));
   REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
   const std::string err = ddprun->err();
-  CHECK_MESSAGE(err.find("ddprun: error: ") != std::string::npos, err);
-  CHECK_MESSAGE(err.find("error") == err.rfind("error"), err);
-  CHECK_MESSAGE(err.find("Too many open files") != std::string::npos, err);
+  CHECK(err == Contains("ddprun: error: "));
+  CHECK_MESSAGE(CountOf(err, "error") == 1, err);
+  CHECK(err == Contains("Too many open files"));
 }
 
 // Runs ddprun with `limit` descriptors allowed, of which it has inherited `taken` besides 0 to 2.
@@ -125,9 +126,9 @@ TEST_CASE("descriptors: what is open already is no part of what ddprun can have"
   REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
   const std::string err = ddprun->err();
   CHECK(std::count(err.begin(), err.end(), '\n') == 1);
-  CHECK_MESSAGE(err.find("limit on open files is 120, and ") != std::string::npos, err);
-  CHECK_MESSAGE(err.find("needs 70 more") != std::string::npos, err);
-  CHECK_MESSAGE(err.find("ulimit -n") != std::string::npos, err);
+  CHECK(err == Contains("limit on open files is 120, and "));
+  CHECK(err == Contains("needs 70 more"));
+  CHECK(err == Contains("ulimit -n"));
 }
 
 TEST_CASE("descriptors: the number that ddprun asks for is enough") {

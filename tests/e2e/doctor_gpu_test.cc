@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -57,24 +57,25 @@ void ExpectLack(const Env& env, const std::string& reason, const std::string& ad
   const Result result = Run({"doctor", "--require", "cuda"}, env);
   CHECK(result.code == 120);
   CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  Holds(result.err, "ddprun: error: doctor: CUDA training cannot run here: " + reason);
-  Holds(result.err, advice);
-  Holds(result.out, "verdict     CUDA training cannot run here");
+  CHECK(result.err == Contains("ddprun: error: doctor: CUDA training cannot run here: " + reason));
+  CHECK(result.err == Contains(advice));
+  CHECK(result.out == Contains("verdict     CUDA training cannot run here"));
 }
 
 TEST_CASE("doctor: a machine with two GPUs and NCCL can train") {
   const Result result = Run({"doctor", "--require=cuda"}, TwoGpus());
   CHECK(result.code == 0);
   CHECK(result.err == "");
-  Holds(result.out, "driver      " + Double() + ", CUDA 13.0");
-  Holds(result.out,
-        "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, 0000:10:00.0, "
-        "GPU-a0");
-  Holds(result.out, "\ngpu 1       ddprun test double");
-  Holds(result.out, "\nnccl        " + Double() + ", version 2.28.7, built for CUDA 13.0\ncublas");
-  Holds(result.out, "\nverdict     CUDA training can run here\n");
-  Holds(Run({"doctor", "--json"}, TwoGpus()).out,
-        "\"cuda_training\": {\"possible\": true, \"reason\": null}");
+  CHECK(result.out == Contains("driver      " + Double() + ", CUDA 13.0"));
+  CHECK(result.out ==
+        Contains("\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, 0000:10:00.0, "
+                 "GPU-a0"));
+  CHECK(result.out == Contains("\ngpu 1       ddprun test double"));
+  CHECK(result.out ==
+        Contains("\nnccl        " + Double() + ", version 2.28.7, built for CUDA 13.0\ncublas"));
+  CHECK(result.out == Contains("\nverdict     CUDA training can run here\n"));
+  CHECK(Run({"doctor", "--json"}, TwoGpus()).out ==
+        Contains("\"cuda_training\": {\"possible\": true, \"reason\": null}"));
 }
 
 TEST_CASE("doctor: GPUs without NCCL, with one too old, and with one that lacks a function") {
@@ -88,8 +89,8 @@ TEST_CASE("doctor: an NCCL without an optional function will do, and what it lac
   const Result result =
       Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_NCCL_LIB", Double("_noregister")}}));
   CHECK(result.code == 0);
-  Holds(result.out,
-        "version 2.18.3\n            -> it lacks ncclMemAlloc and ncclCommRegister (since 2.19): ");
+  CHECK(result.out == Contains("version 2.18.3\n            -> it lacks ncclMemAlloc and "
+                               "ncclCommRegister (since 2.19): "));
 }
 
 TEST_CASE("doctor: a driver that is too old, in its functions or in its version") {
@@ -100,8 +101,8 @@ TEST_CASE("doctor: a driver that is too old, in its functions or in its version"
       Run({"doctor", "--require=cuda"},
           TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "11040"}, {"DDPRUN_NCCL_LIB", Double("_noregister")}}));
   CHECK(result.code == 0);
-  Holds(result.out, ", CUDA 11.4");
-  Holds(result.out, "-> an NCCL built for CUDA 12 or 13 does not run on it: update");
+  CHECK(result.out == Contains(", CUDA 11.4"));
+  CHECK(result.out == Contains("-> an NCCL built for CUDA 12 or 13 does not run on it: update"));
 }
 
 TEST_CASE("doctor: a driver too old for the CUDA that NCCL is built for") {
@@ -112,8 +113,9 @@ TEST_CASE("doctor: a driver too old for the CUDA that NCCL is built for") {
   const Result result = Run({"doctor"}, env);
   CHECK(result.code == 0);
   CHECK(result.err == "");
-  Holds(result.out, ", built for CUDA 13.0\n            -> " + reason);
-  Holds(Run({"doctor", "--json"}, env).out, "\"possible\": false, \"reason\": \"" + reason);
+  CHECK(result.out == Contains(", built for CUDA 13.0\n            -> " + reason));
+  CHECK(Run({"doctor", "--json"}, env).out ==
+        Contains("\"possible\": false, \"reason\": \"" + reason));
   CHECK(Run({"doctor", "--require=cuda"}, TwoGpus({{"DDPRUN_DOUBLE_DRIVER", "14010"}})).code == 0);
 }
 
@@ -134,23 +136,23 @@ TEST_CASE("doctor: slices of a GPU are named as CUDA_VISIBLE_DEVICES takes them"
   const Env mig = TwoGpus({{"DDPRUN_DOUBLE_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "MIG-a1"}});
   const Result result = Run({"doctor", "--require=cuda"}, mig);
   CHECK(result.code == 0);
-  Holds(result.out, "\ngpu 0       ddprun test double MIG 1g.10gb, 80 GiB");
-  Holds(result.out, ", 0000:11:00.0, MIG-a112");
-  CHECK(result.out.find("GPU-") == std::string::npos);
-  Holds(result.out, "-> it takes slices (MIG) of one GPU for the same GPU and refuses them");
+  CHECK(result.out == Contains("\ngpu 0       ddprun test double MIG 1g.10gb, 80 GiB"));
+  CHECK(result.out == Contains(", 0000:11:00.0, MIG-a112"));
+  CHECK(result.out != Contains("GPU-"));
+  CHECK(result.out ==
+        Contains("-> it takes slices (MIG) of one GPU for the same GPU and refuses them"));
   ExpectLack(TwoGpus({{"DDPRUN_DOUBLE_MIG", "1"}, {"CUDA_VISIBLE_DEVICES", "GPU-a1"}}),
              "no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-a1'", "unset it");
 }
 
 TEST_CASE("doctor: GPUs are listed as CUDA_VISIBLE_DEVICES orders them") {
   Result result = Run({"doctor"}, TwoGpus({{"CUDA_VISIBLE_DEVICES", "GPU-a1"}}));
-  Holds(result.out,
-        "\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, "
-        "0000:11:00.0, GPU-a1");
-  CHECK(result.out.find("gpu 1") == std::string::npos);
-  CHECK(result.out.find("CUDA stops reading") == std::string::npos);
+  CHECK(result.out == Contains("\ngpu 0       ddprun test double, 80 GiB, compute capability 9.0, "
+                               "0000:11:00.0, GPU-a1"));
+  CHECK(result.out != Contains("gpu 1"));
+  CHECK(result.out != Contains("CUDA stops reading"));
   result = Run({"doctor"}, TwoGpus({{"CUDA_VISIBLE_DEVICES", "1,99,0"}}));
-  Holds(result.out, "-> CUDA_VISIBLE_DEVICES is '1,99,0': CUDA stops reading it");
+  CHECK(result.out == Contains("-> CUDA_VISIBLE_DEVICES is '1,99,0': CUDA stops reading it"));
 }
 
 // What rank 0 of a job with that many workers says of their number.
@@ -178,13 +180,13 @@ TEST_CASE("nproc_per_node: gpu with all GPUs hidden ends with 120, auto warns an
     const Env env = TwoGpus({{"CUDA_VISIBLE_DEVICES", value}});
     Result result = Run({"--nproc_per_node=gpu", "true"}, env);
     CHECK(result.code == 120);
-    Holds(result.err,
-          "ddprun: error: --nproc_per_node 'gpu': no GPU is visible: "
-          "CUDA_VISIBLE_DEVICES is '" +
-              value + "'");
+    CHECK(result.err == Contains("ddprun: error: --nproc_per_node 'gpu': no GPU is visible: "
+                                 "CUDA_VISIBLE_DEVICES is '" +
+                                 value + "'"));
     result = Run({"--nproc_per_node=auto", "true"}, env);
     CHECK(result.code == 0);
-    Holds(result.err, "ddprun: warning: --nproc_per_node 'auto': one worker for each of ");
+    CHECK(result.err ==
+          Contains("ddprun: warning: --nproc_per_node 'auto': one worker for each of "));
   }
 }
 
@@ -211,15 +213,17 @@ TEST_CASE("nproc_per_node: gpu:1,3 starts one worker on each of these") {
                   TwoGpus({{"CUDA_VISIBLE_DEVICES", "GPU-a1,GPU-a0"}})) == "0 0 GPU-a0; ");
   const Result result = Run({"--nproc_per_node=gpu:0,2", "true"}, TwoGpus());
   CHECK(result.code == 120);
-  Holds(result.err,
-        "ddprun: error: --nproc_per_node 'gpu:0,2': there is no GPU 2: 2 are visible, and they "
-        "count from 0\n");
+  CHECK(result.err ==
+        Contains(
+            "ddprun: error: --nproc_per_node 'gpu:0,2': there is no GPU 2: 2 are visible, and they "
+            "count from 0\n"));
 }
 
 TEST_CASE("nproc_per_node: a local rank beyond the GPUs is warned of") {
   const Result result = Run({"--nproc_per_node=gpu", "--tee=2:3", "true"}, TwoGpus());
   CHECK(result.code == 0);
-  Holds(result.err, "ddprun: warning: --tee: no worker here has local rank 2; they are 0 to 1\n");
+  CHECK(result.err ==
+        Contains("ddprun: warning: --tee: no worker here has local rank 2; they are 0 to 1\n"));
 }
 
 TEST_CASE("nproc_per_node: the launcher that counted the GPUs has not opened the driver itself") {
@@ -228,8 +232,8 @@ TEST_CASE("nproc_per_node: the launcher that counted the GPUs has not opened the
                         {.env = {{"DDPRUN_CUDA_LIB", Double()}, {"DDPRUN_DOUBLE_GPUS", "2"}}});
   REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
   const std::string maps = ReadFile("/proc/" + std::to_string(ddprun->pid()) + "/maps");
-  CHECK(maps.find("ddprun") != std::string::npos);
-  CHECK(maps.find("gpu_double") == std::string::npos);
+  CHECK(maps == Contains("ddprun"));
+  CHECK(maps != Contains("gpu_double"));
   ddprun->Signal(15);
   CHECK(ddprun->Wait() == 143);
 }

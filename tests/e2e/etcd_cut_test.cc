@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/etcd_job.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -120,8 +121,8 @@ TEST_CASE("etcd: an agent that reaches only a member that is cut off says so, an
                              "elect one (etcdserver: no leader)";
   job.StartNode("1", {"--rdzv_conf=join_timeout=10"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
-  CHECK_MESSAGE(job.node(0).err().find(" within 10 s; see that it runs and answers this node; " +
-                                       reason) != std::string::npos,
+  CHECK_MESSAGE(job.node(0).err() ==
+                    Contains(" within 10 s; see that it runs and answers this node; " + reason),
                 job.Describe());
   job.StartNode("1", {"--rdzv_conf=join_timeout=60"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(1).WaitForErr(reason), job.Describe());

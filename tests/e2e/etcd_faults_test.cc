@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/etcd_job.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -109,13 +109,13 @@ TEST_CASE("etcd: a worker that dies when all of it is gone is named at once, and
   // coordinator may still have the others stopped, and what ends then is no failure of its agent's.
   kill(pid, SIGKILL);
   REQUIRE_MESSAGE(node.WaitForErr(kNamed), job.Describe());
-  CHECK_MESSAGE(node.err().find(kLost) == std::string::npos, job.Describe());
+  CHECK_MESSAGE(node.err() != Contains(kLost), job.Describe());
   for (size_t i = 0; i < job.size(); ++i) {
     job.node(i).Signal(SIGTERM);
     CHECK(job.node(i).Wait() == 128 + SIGTERM);
   }
-  CHECK_MESSAGE(Holds(node.err(), "Root Cause"), job.Describe());
-  CHECK_MESSAGE(Holds(node.err(), "exit code 143: ddprun's own, stopped by SIGTERM"),
+  CHECK_MESSAGE(node.err() == Contains("Root Cause"), job.Describe());
+  CHECK_MESSAGE(node.err() == Contains("exit code 143: ddprun's own, stopped by SIGTERM"),
                 job.Describe());
 }
 

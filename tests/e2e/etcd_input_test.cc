@@ -11,6 +11,7 @@
 #include "tests/e2e/etcd_job.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/certificates.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -31,7 +32,7 @@ class Refusals {
     for (const auto& [index, text] : expected_) {
       Subprocess& node = job_.node(index);
       CHECK_MESSAGE(node.Wait() == 121, node.Describe());
-      CHECK_MESSAGE(node.err().find(text) != std::string::npos, text, node.Describe());
+      CHECK(node.err() == Contains(text));
     }
   }
 
@@ -137,13 +138,13 @@ TEST_CASE("etcd: a job forms over TLS, as the user whose password is in the envi
   job.AwaitWorkers(0, 2);
   for (const int pid : job.Pids(2)) {
     const std::string environment = ReadFile("/proc/" + std::to_string(pid) + "/environ");
-    CHECK(environment.find("RANK=") != std::string::npos);
-    CHECK(environment.find("trainer-word") == std::string::npos);
+    CHECK(environment == Contains("RANK="));
+    CHECK(environment != Contains("trainer-word"));
   }
   for (size_t i = 0; i < job.size(); ++i) {
     const std::string folder = "/proc/" + std::to_string(job.node(i).pid()) + "/";
-    CHECK(ReadFile(folder + "environ").find("DDPRUN_ETCD_PASSWORD=") != std::string::npos);
-    CHECK(ReadFile(folder + "environ").find("trainer-word") == std::string::npos);
+    CHECK(ReadFile(folder + "environ") == Contains("DDPRUN_ETCD_PASSWORD="));
+    CHECK(ReadFile(folder + "environ") != Contains("trainer-word"));
   }
   CHECK(job.Keys() != "");
   job.Finish();

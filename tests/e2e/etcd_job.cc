@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 
 namespace ddprun::testing {
@@ -45,10 +46,7 @@ void EtcdJob::CheckAllEndWith(int exit_code) {
 }
 
 size_t EtcdJob::Count(size_t node, const std::string& text) const {
-  const std::string err = nodes_[node]->err();
-  size_t count = 0;
-  for (size_t at = err.find(text); at != std::string::npos; at = err.find(text, at + 1)) ++count;
-  return count;
+  return CountOf(nodes_[node]->err(), text);
 }
 
 size_t EtcdJob::Leading(size_t times) {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/etcd_job.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -22,7 +23,7 @@ TEST_CASE("etcd: jobs of one, two and three agents form, end, and leave nothing 
     EtcdJob job(etcd, "forms");
     job.StartNodes(nodes, std::to_string(nodes));
     job.AwaitWorkers(0, nodes);
-    CHECK(job.Keys().find("/ddprun/forms/leader\nddprun 1 127.0.0.1:") != std::string::npos);
+    CHECK(job.Keys() == Contains("/ddprun/forms/leader\nddprun 1 127.0.0.1:"));
     job.Finish();
     job.CheckAllEndWith(0);
     CHECK(job.Keys() == "");
@@ -96,8 +97,7 @@ TEST_CASE("etcd: losses of hosting agents' nodes are counted once each, by whoev
       job.Keys());
   job.Kill(job.Leading());
   REQUIRE_MESSAGE(job.node(0).Wait() == 121, job.Describe());
-  CHECK_MESSAGE(job.node(0).err().find("(--max_node_losses=1") != std::string::npos,
-                job.Describe());
+  CHECK_MESSAGE(job.node(0).err() == Contains("(--max_node_losses=1"), job.Describe());
   CHECK(job.Keys() == "");
 }
 
@@ -169,7 +169,7 @@ TEST_CASE(
     EtcdJob wrong(etcd, "token");
     wrong.StartNode("2", {}, {.env = {{"DDPRUN_TOKEN", other}}});
     CHECK_MESSAGE(wrong.node(0).Wait() == 122, wrong.Describe());
-    CHECK_MESSAGE(wrong.node(0).err().find("all nodes need the same token") != std::string::npos,
+    CHECK_MESSAGE(wrong.node(0).err() == Contains("all nodes need the same token"),
                   wrong.Describe());
   }
   CHECK(job.Keys() == keys);

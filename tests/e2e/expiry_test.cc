@@ -10,8 +10,8 @@
 #include "tests/e2e/job.h"
 #include "tests/faults/wrong_clock.h"
 #include "tests/support/certificates.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -88,10 +88,10 @@ TEST_CASE(
   CHECK_MESSAGE(IsSilentOfIt(a, b), a->Describe(), b->Describe());
   on.job.Touch("fail");
   CHECK_MESSAGE(b->Wait() == 122, b->Describe());
-  Holds(b->err(), "ddprun: error: " + on.Why());
+  CHECK(b->err() == Contains("ddprun: error: " + on.Why()));
   on.job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
-  Holds(a->err(), on.Why());
+  CHECK(a->err() == Contains(on.Why()));
 }
 
 TEST_CASE("expiry: where no restart is left the node ends with the job's own code") {
@@ -109,7 +109,7 @@ TEST_CASE("expiry: where no restart is left the node ends with the job's own cod
   on.job.Touch("fail");
   for (const Node* node : {&a, &b}) {
     CHECK_MESSAGE((*node)->Wait() == 3, (*node)->Describe());
-    CHECK_MESSAGE((*node)->err().find("certificate") == std::string::npos, (*node)->Describe());
+    CHECK((*node)->err() != Contains("certificate"));
   }
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("expiry: a spare whose certificate has expired leaves, and disturbs no
   CHECK_MESSAGE(spare->WaitForErr("standing by as a spare"), spare->Describe());
   on.Expire();
   CHECK_MESSAGE(spare->Wait() == 122, spare->Describe());
-  Holds(spare->err(), "ddprun: error: " + on.Why());
+  CHECK(spare->err() == Contains("ddprun: error: " + on.Why()));
   on.job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
   CHECK_MESSAGE(c->Wait() == 0, c->Describe());
@@ -149,7 +149,7 @@ TEST_CASE("expiry: a node with workers that comes back with an expired certifica
   hosts->SetLink(2, false);
   CHECK_MESSAGE(b->WaitForErr(" is lost: "), b->Describe());
   on.Expire();
-  CHECK_MESSAGE(b->err().find(on.Why()) == std::string::npos, b->Describe());
+  CHECK(b->err() != Contains(on.Why()));
   hosts->SetLink(2, true);
   CHECK_MESSAGE(b->WaitForErr(on.Why()), b->Describe());
   for (int rank : {0, 1}) CHECK(on.job.PidOfRank(rank) == pids[rank]);

@@ -7,6 +7,7 @@
 #include "rendezvous/wire/hello.h"
 #include "tests/e2e/job.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -29,7 +30,7 @@ TEST_CASE("failed check: it is named on stderr, ddprun ends with 134, and nothin
   REQUIRE_MESSAGE(ddprun->Wait() == 128 + SIGABRT, ddprun->Describe());
   const std::string said =
       "CHECK failed: bug == nullptr || access(bug, F_OK) != 0 at tests/support/next_release.cc:";
-  CHECK_MESSAGE(ddprun->err().find(said) != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() == Contains(said));
   CHECK(job.IsGone());
 }
 

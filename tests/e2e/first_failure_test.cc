@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
 
@@ -65,8 +66,8 @@ TEST_CASE("first failure: ranks that go on when one has left, and end with 0, ha
   Job job;
   auto ddprun = job.RunRaw(Leaving(job, {"wait", "0", "0", "0"}));
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("has left the group") != std::string::npos, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("Failures:") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() == Contains("has left the group"));
+  CHECK(ddprun->err() != Contains("Failures:"));
 }
 
 }  // namespace

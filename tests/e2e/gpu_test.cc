@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -37,7 +38,7 @@ TEST_CASE("gpu: ranks under ddprun train alike, each on a GPU of its own") {
       const std::string line = "rank " + std::to_string(rank) + " learned " + learned +
                                ", restarts 0, cuda, nccl 2.28.7: each of " + ranks +
                                " ranks has a GPU of its own\n";
-      CHECK_MESSAGE(ddprun->out().find(line) != std::string::npos, ddprun->Describe());
+      CHECK(ddprun->out() == Contains(line));
     }
   }
 }
@@ -49,7 +50,7 @@ TEST_CASE("gpu: ranks that each see one GPU as number 0 train alike") {
   for (const std::string rank : {"0", "1"}) {
     const std::string line = "rank " + rank + " learned 1.500, restarts 0, cuda, nccl 2.28.7: " +
                              "each of 2 ranks has a GPU of its own\n";
-    CHECK_MESSAGE(ddprun->out().find(line) != std::string::npos, ddprun->Describe());
+    CHECK(ddprun->out() == Contains(line));
   }
 }
 
@@ -58,15 +59,14 @@ TEST_CASE("gpu: a killed rank is replaced with the whole group") {
   auto ddprun =
       job.RunRaw(Worker("4", {"--max_restarts=1"}, {"40", "die", "5", "60"}), {.env = OnDouble()});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->out().find("rank 3 learned 2.500, restarts 1") != std::string::npos,
-                ddprun->Describe());
+  CHECK(ddprun->out() == Contains("rank 3 learned 2.500, restarts 1"));
 }
 
 TEST_CASE("gpu: a rank that dies in a collective ends the job with its own code") {
   Job job;
   auto ddprun = job.RunRaw(Worker("4", {}, {"1000000", "die", "5", "60"}), {.env = OnDouble()});
   CHECK_MESSAGE(ddprun->Wait() == 128 + 9, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("rank      : 1") != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() == Contains("rank      : 1"));
 }
 
 TEST_CASE("gpu: a rank that hangs in step 5 is named with the collective") {
@@ -75,9 +75,7 @@ TEST_CASE("gpu: a rank that hangs in step 5 is named with the collective") {
                            {.env = OnDouble({{"DDPRUN_FLIGHT_RECORDER_DIR", job.File("")}})});
   CHECK_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
   const std::string err = ddprun->err();
-  CHECK_MESSAGE(err.find("(float32 x 20000, average) timed out after 3 s: rank 1 did not arrive") !=
-                    std::string::npos,
-                ddprun->Describe());
+  CHECK(err == Contains("(float32 x 20000, average) timed out after 3 s: rank 1 did not arrive"));
 }
 
 }  // namespace

@@ -4,19 +4,13 @@
 #include <csignal>
 
 #include "tests/e2e/asking.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
 
 using nlohmann::json;
 using Strings = std::vector<std::string>;
-
-size_t CountOf(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 
 // The number in front of " s" at the end of what the job waits for; -1: none.
 int WaitingSeconds(const json& job) {
@@ -49,11 +43,11 @@ TEST_CASE("hang: the rank that does not come is named once, status says 1, and i
   const json hang = seen["problems"][0];
   CHECK(hang["ranks"] == json::array({1}));
   constexpr char kText[] = "rank 1 has not come to all-reduce #2 for ";
-  Holds(hang["text"].get<std::string>(), kText);
-  Holds(hang["text"].get<std::string>(), "ranks 0, 2 wait for it");
+  CHECK(hang["text"].get<std::string>() == Contains(kText));
+  CHECK(hang["text"].get<std::string>() == Contains("ranks 0, 2 wait for it"));
   const Told told = Ask(job, folder, {"status"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
-  Holds(told.out, kText);
+  CHECK(told.out == Contains(kText));
   CHECK(told.err.empty());
   REQUIRE_MESSAGE(ddprun->WaitForErr(kText), ddprun->Describe());
 
@@ -83,14 +77,14 @@ TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and
     const json seen =
         StatusUntil(job, folders[i], [](const json& now) { return WaitingSeconds(now) >= 14; });
     CHECK(seen["is_healthy"] == true);
-    Holds(seen["waiting_line"].get<std::string>(),
-          std::string("waiting for rank 1, which ") + rows[i].second + ", for ");
+    CHECK(seen["waiting_line"].get<std::string>() ==
+          Contains(std::string("waiting for rank 1, which ") + rows[i].second + ", for "));
     const Told told = Ask(job, folders[i], {"status"});
     CHECK_MESSAGE(told.code == 0, told.Describe());
     for (const char* name : {"come", "go"}) job.Touch(name);
     CHECK_MESSAGE(ddprun.Wait() == 0, ddprun.Describe());
-    CHECK_MESSAGE(ddprun.err().find("not come") == std::string::npos, ddprun.Describe());
-    CHECK_MESSAGE(ddprun.err().find("no step") == std::string::npos, ddprun.Describe());
+    CHECK(ddprun.err() != Contains("not come"));
+    CHECK(ddprun.err() != Contains("no step"));
   }
 }
 
@@ -137,11 +131,12 @@ TEST_CASE("hang: with --hang_timeout=0 nothing is said, and what is waited for i
   const json seen =
       StatusUntil(job, folder, [](const json& now) { return WaitingSeconds(now) >= 4; });
   CHECK(seen["is_healthy"] == true);
-  Holds(seen["waiting_line"].get<std::string>(), "waiting in all-reduce #2 for rank 1 for ");
+  CHECK(seen["waiting_line"].get<std::string>() ==
+        Contains("waiting in all-reduce #2 for rank 1 for "));
   for (const char* name : {"come", "go"}) job.Touch(name);
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("hang") == std::string::npos, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("no step") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() != Contains("hang"));
+  CHECK(ddprun->err() != Contains("no step"));
 }
 
 TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
@@ -154,8 +149,8 @@ TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
   const json seen = StatusUntil(
       job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"no_progress"}; });
   constexpr char kText[] = "no step has ended for ";
-  Holds(seen["problems"][0]["text"].get<std::string>(), kText);
-  Holds(seen["problems"][0]["text"].get<std::string>(), ", the last was 42");
+  CHECK(seen["problems"][0]["text"].get<std::string>() == Contains(kText));
+  CHECK(seen["problems"][0]["text"].get<std::string>() == Contains(", the last was 42"));
   const Told told = Ask(job, folder, {"status"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
   REQUIRE_MESSAGE(ddprun->WaitForErr("stacks are in "), ddprun->Describe());
@@ -190,8 +185,8 @@ TEST_CASE("hang: one of two nodes is told of by both nodes' status, once each") 
   }
   const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(outside.code == 1, outside.Describe());
-  Holds(outside.out, "rank 1 ");
-  Holds(outside.out, "has not come to all-reduce #2 for ");
+  CHECK(outside.out == Contains("rank 1 "));
+  CHECK(outside.out == Contains("has not come to all-reduce #2 for "));
   for (const char* name : {"come", "go"}) job.Touch(name);
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
   CHECK_MESSAGE(b->Wait() == 0, b->Describe());

@@ -14,6 +14,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/job.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/loopback.h"
 
@@ -77,7 +78,7 @@ TEST_CASE("hostile: strangers at the rendezvous and store ports are dropped, the
   const std::vector<std::string> steps = {"env:MASTER_PORT@0", "touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
   auto a = job.Run(job.NodeOptions(1), steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(job.NodeOptions(1), steps);
   REQUIRE(job.WaitForFile("up0"));
   REQUIRE(job.WaitForFile("up1"));
@@ -89,7 +90,7 @@ TEST_CASE("hostile: strangers at the rendezvous and store ports are dropped, the
   Disturb(store_port);
   CHECK_MESSAGE(ResidentKiB(a->pid()) < before_kib + 64 * 1024, "memory grew without bound");
 
-  CHECK_MESSAGE(a->err().find("error") == std::string::npos, a->Describe());
+  CHECK(a->err() != Contains("error"));
   job.Touch("go");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
@@ -150,7 +151,7 @@ TEST_CASE("hostile: thousands of silent connections that come again keep no node
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
   auto a = job.Run(job.NodeOptions(1, "2", more), steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   constexpr size_t kSpare = 200;  // for the test itself
   const size_t count = std::min<size_t>(2000, AllowManyDescriptors() - kSpare);
   const SilentCrowd crowd(static_cast<uint16_t>(job.port()), count);
@@ -165,7 +166,7 @@ TEST_CASE("hostile: thousands of silent connections that come again keep no node
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
   const std::string said = a->err() + b->err();
-  CHECK_MESSAGE(said.find("error") == std::string::npos, a->Describe(), b->Describe());
+  CHECK(said != Contains("error"));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include "rendezvous/base/unique_fd.h"
 #include "tests/e2e/job.h"
 #include "tests/gates/gates.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 
 namespace ddprun::testing {
 namespace {
@@ -49,7 +49,7 @@ TEST_CASE("hung files: a start waits for the logs' folder, says for which, and g
   const auto ddprun = job.Run({"--log_dir=" + job.File("logs"), "-r3"},
                               {"touch:" + job.File("up"), "exit:0"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->WaitForErr(": the file system does not answer"), ddprun->Describe());
-  Holds(ddprun->err(), "ddprun: waiting for ");
+  CHECK(ddprun->err() == Contains("ddprun: waiting for "));
   CHECK_FALSE(job.HasFile("up"));
   REQUIRE(gate.Release());
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
@@ -79,7 +79,7 @@ TEST_CASE("hung files: a log file is named while workers run, and when it is giv
               {"print:much", "touch:" + job.File("up"), "wait"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->WaitForErr("/attempt_0/0/stdout.log: the file system does not answer"),
                   ddprun->Describe());
-  Holds(ddprun->err(), "ddprun: waiting for " + job.File("logs/"));
+  CHECK(ddprun->err() == Contains("ddprun: waiting for " + job.File("logs/")));
   CHECK(job.HasFile("up"));
   ddprun->Signal(SIGINT);
   // The first signal ends the workers, further ones what is waited for after them.
@@ -89,9 +89,9 @@ TEST_CASE("hung files: a log file is named while workers run, and when it is giv
   });
   REQUIRE_MESSAGE(has_ended, ddprun->Describe());
   CHECK(ddprun->Wait() == 130);
-  Holds(ddprun->err(), "ddprun: ending before all was written to " + job.File("logs/"));
-  Holds(ddprun->err(), "/attempt_0/0/stdout.log: its file system does not answer\n");
-  CHECK(ddprun->err().find("ddprun: waiting for") == ddprun->err().rfind("ddprun: waiting for"));
+  CHECK(ddprun->err() == Contains("ddprun: ending before all was written to " + job.File("logs/")));
+  CHECK(ddprun->err() == Contains("/attempt_0/0/stdout.log: its file system does not answer\n"));
+  CHECK_MESSAGE(CountOf(ddprun->err(), "ddprun: waiting for") == 1, ddprun->Describe());
 }
 
 TEST_CASE("hung files: a worker that writes much goes on, and what did not fit is told of") {
@@ -111,8 +111,7 @@ TEST_CASE("hung files: a worker that writes much goes on, and what did not fit i
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 
   const std::string told = "the workers go on, and lines are missing there";
-  CHECK_MESSAGE(ddprun->err().find(told) != std::string::npos, ddprun->Describe());
-  CHECK(ddprun->err().find(told) == ddprun->err().rfind(told));
+  CHECK_MESSAGE(CountOf(ddprun->err(), told) == 1, ddprun->Describe());
   // Whole lines are there or missing.
   size_t lines = 0;
   std::string line;
@@ -169,7 +168,7 @@ TEST_CASE("hung files: a failure is told without its error file") {
   Gate gate(job, "last words");
   const auto ddprun = job.Run({"--nproc_per_node=2"}, {"exit:3@0", "wait"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  Holds(ddprun->err(), "  exitcode  : 3 (pid: ");
+  CHECK(ddprun->err() == Contains("  exitcode  : 3 (pid: "));
   CHECK(job.IsGone());
 }
 
@@ -179,9 +178,9 @@ TEST_CASE("hung files: the report is given up, and the exit code is the job's") 
   const auto ddprun =
       job.Run({"--report_file=" + job.File("report.json")}, {"exit:3"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  Holds(ddprun->err(), "ddprun: waiting for " + job.File("report.json"));
-  Holds(ddprun->err(), "the report file is not written: write " + job.File("report.json") +
-                           ": its file system does not answer");
+  CHECK(ddprun->err() == Contains("ddprun: waiting for " + job.File("report.json")));
+  CHECK(ddprun->err() == Contains("the report file is not written: write " +
+                                  job.File("report.json") + ": its file system does not answer"));
   CHECK(job.IsGone());
 }
 
@@ -191,8 +190,8 @@ TEST_CASE("hung files: a termination message that cannot be written holds up no 
   const auto ddprun = job.Run({"--termination_message_file=" + job.File("message")}, {"exit:3"},
                               {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  Holds(ddprun->err(), "the termination message is not written: write " + job.File("message") +
-                           ": its file system does not answer");
+  CHECK(ddprun->err() == Contains("the termination message is not written: write " +
+                                  job.File("message") + ": its file system does not answer"));
   CHECK(job.IsGone());
 }
 

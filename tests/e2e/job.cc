@@ -84,4 +84,9 @@ bool Job::IsGone(std::chrono::milliseconds patience) const {
   return Eventually([&] { return Processes().empty(); }, patience);
 }
 
+void AwaitMissingNodes(Subprocess& node, int count) {
+  const std::string words = "waiting for " + std::to_string(count) + " more";
+  REQUIRE_MESSAGE(node.WaitForErr(words), node.Describe());
+}
+
 }  // namespace ddprun::testing

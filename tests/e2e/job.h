@@ -61,6 +61,9 @@ class Job {
   int port_;
 };
 
+// Requires that `node` says in time that it waits for so many nodes more.
+void AwaitMissingNodes(Subprocess& node, int count = 1);
+
 }  // namespace ddprun::testing
 
 #endif  // DDPRUN_TESTS_E2E_JOB_H_

@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "tests/e2e/asking.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -138,7 +139,7 @@ std::string Served(const Node& node) {
     CHECK_MESSAGE(curl.Wait() == 0, curl.Describe());
     all += curl.out();
   }
-  CHECK(all.find("ddprun_") != std::string::npos);
+  CHECK(all == Contains("ddprun_"));
   return all;
 }
 
@@ -181,7 +182,7 @@ TEST_CASE("leaks: nothing that a job writes or answers has its token or a key in
   CHECK(fs::file_size(job.File("a.events")) > 0);
   for (const Node* node : {&a, &b}) {
     const std::string said = (*node)->out() + (*node)->err();
-    CHECK_MESSAGE(said.find("ddprun: debug: ") != std::string::npos, said);
+    CHECK(said == Contains("ddprun: debug: "));
     CHECK(ShownIn(said, secrets) == "");
   }
   CHECK(ShownIn(served, secrets) == "");

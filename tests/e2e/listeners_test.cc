@@ -12,6 +12,7 @@
 
 #include "rendezvous/core/rank_assignment.h"
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
@@ -145,11 +146,11 @@ TEST_CASE("listeners: a port that is refused elsewhere answers by the way and on
   if (!network.is_there()) return SkipTest(network.why());
   Job job;
   const Node a = Start(job, Meeting(network.First(1)), network.On(1));
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   const auto answers = [&](const std::string& ip, int from) {
     Subprocess knock({"/bin/bash", "-c", "exec 3<>/dev/tcp/" + ip + "/29400"}, network.On(from));
     const bool is_open = knock.Wait() == 0;
-    if (!is_open) CHECK(knock.err().find("Connection refused") != std::string::npos);
+    if (!is_open) CHECK(knock.err() == Contains("Connection refused"));
     return is_open;
   };
   CHECK(answers(network.First(1), 2));
@@ -236,7 +237,7 @@ TEST_CASE("listeners: static on loopback listens there alone, one node also with
     CheckPlaces(job, a, {}, b, {});
     // That it waits a node says where the other one comes late; not that a network is trusted.
     for (const Node* node : {&a, &b}) {
-      CHECK_MESSAGE((*node)->err().find("trusted") == std::string::npos, (*node)->Describe());
+      CHECK((*node)->err() != Contains("trusted"));
     }
   }
   CheckAlone({"--master_port=29500"}, network.On(1));
@@ -252,7 +253,7 @@ TEST_CASE("listeners: a node whose address changes is reached by the new one") {
     return Meeting(network.First(3), {"--node_rank=" + rank});
   };
   const Node a = Start(job, options("0"), network.On(1));
-  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   CHECK(ListensAt(*a) == Places{network.First(1)});
   // Both of its addresses, of which the kernel removes the second with the first.
   REQUIRE(RunIp("-n " + network.hosts().Name(1) + " -4 addr flush dev eth0") == "");

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -63,10 +64,10 @@ TEST_CASE("log: info tells a job's life, with run, round, ranks and pids, on std
               "worker ended run=job1 round=2 rank=[01] pid=[0-9]+ exit_code=0 .*",
               "verdict run=job1 round=2 exit_code=0 reason='all 2 ranks on 1 node succeeded'",
               "ending run=job1 round=2 exit_code=0"});
-  CHECK_MESSAGE(ddprun->out().find("ddprun") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->out() != Contains("ddprun"));
   CHECK_FALSE(HasLogLine(*ddprun, "debug"));
   // What is always there is there once, as ever.
-  CHECK(ddprun->err().find("\nddprun: restart 1 of 1\n") != std::string::npos);
+  CHECK(ddprun->err() == Contains("\nddprun: restart 1 of 1\n"));
 }
 
 TEST_CASE("log: debug has every event and action, the coordinator's too") {
@@ -106,16 +107,15 @@ TEST_CASE("log: a log file on a full disk is told of while the worker runs, and 
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   const std::string err = ddprun->err();
-  CHECK_MESSAGE(err.find(told) == err.rfind(told), ddprun->Describe());
-  CHECK_MESSAGE(err.find("warning: 3 lines are missing from log files in " + disk) != err.npos,
-                ddprun->Describe());
+  CHECK_MESSAGE(CountOf(err, told) == 1, err);
+  CHECK(err == Contains("warning: 3 lines are missing from log files in " + disk));
 }
 
 TEST_CASE("log: two nodes say who hosts the coordinator and who reached it") {
   Job job;
   const std::vector<std::string> steps = {"print:rank {rank}"};
   auto a = job.Run(job.NodeOptions(1), steps, At("info"));
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, At("info"));
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
@@ -139,7 +139,7 @@ TEST_CASE("log: gRPC's messages on a broken stream are debug, and nowhere else")
     how.env["GRPC_TRACE"] = "connectivity_state";
     const std::string restarts = "--max_restarts=1";
     auto a = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
-    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    AwaitMissingNodes(*a);
     auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv_conf=is_host=0"}), steps, how);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));
@@ -150,7 +150,7 @@ TEST_CASE("log: gRPC's messages on a broken stream are debug, and nowhere else")
     if (level == std::string("debug")) {
       CheckLines(*b, "debug", {"grpc: ConnectivityStateTracker .*READY -> SHUTDOWN.*"});
     } else {
-      CHECK_MESSAGE(b->err().find("ConnectivityStateTracker") == std::string::npos, b->Describe());
+      CHECK(b->err() != Contains("ConnectivityStateTracker"));
     }
     if (level != std::string("")) {
       CheckLines(*b, "info",

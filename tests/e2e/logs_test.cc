@@ -5,7 +5,7 @@
 
 #include "tests/e2e/asking.h"
 #include "tests/e2e/terminal.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -32,12 +32,12 @@ TEST_CASE("logs: a rank's stderr is shown, and that its stdout is not here") {
     const Told told = AskUntil(job, folder, LogsOf(rank), Shows("second"));
     CHECK_MESSAGE(told.code == 0, told.Describe());
     CHECK(told.out == "first of " + name + "\nsecond of " + name + "\n");
-    Holds(told.err, "--tee 3 or --redirects 3");
+    CHECK(told.err == Contains("--tee 3 or --redirects 3"));
   }
   const Told none = Ask(job, folder, LogsOf(2));
   CHECK_MESSAGE(none.code == 2, none.Describe());
   CHECK(none.out.empty());
-  Holds(none.err, "logs: there is no rank 2 in this job, which has ranks 0 to 1");
+  CHECK(none.err == Contains("logs: there is no rank 2 in this job, which has ranks 0 to 1"));
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
@@ -54,7 +54,7 @@ TEST_CASE("logs: with --tee or --redirects both streams are shown") {
     });
     CHECK_MESSAGE(told.code == 0, told.Describe());
     CHECK(told.err.empty());
-    CHECK(told.out.find("of 0") == std::string::npos);
+    CHECK(told.out != Contains("of 0"));
     job.Touch("go");
     CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   }
@@ -114,7 +114,7 @@ TEST_CASE("logs: -f goes on with the worker of the next round, from its first li
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
   for (const Node& follower : followers) {
     CHECK_MESSAGE(follower->Wait() == 0, follower->Describe());
-    CHECK(follower->out().find("begin of round 1") == follower->out().rfind("begin of round 1"));
+    CHECK_MESSAGE(CountOf(follower->out(), "begin of round 1") == 1, follower->Describe());
   }
 }
 
@@ -147,9 +147,9 @@ TEST_CASE("logs: on a terminal control characters and bytes that are no UTF-8 ar
   Terminal terminal(job, LogsOf(0), folder.Here());
   CHECK_MESSAGE(terminal.WaitFor("end\r\n"), terminal.shown());
   CHECK(terminal.Wait() == 0);
-  Holds(terminal.shown(), "\\x1b[2Jgone\\x07 \\x1b]0;title\\x07");
-  CHECK(terminal.shown().find('\x1b') == std::string::npos);
-  CHECK(terminal.shown().find('\x07') == std::string::npos);
+  CHECK(terminal.shown() == Contains("\\x1b[2Jgone\\x07 \\x1b]0;title\\x07"));
+  CHECK(terminal.shown() != Contains("\x1b"));
+  CHECK(terminal.shown() != Contains("\x07"));
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
@@ -171,7 +171,7 @@ TEST_CASE("logs: those of another node's rank come from there") {
     }
     const Told none = Ask(job, folder, LogsOf(4));
     CHECK_MESSAGE(none.code == 2, none.Describe());
-    Holds(none.err, "there is no rank 4 in this job");
+    CHECK(none.err == Contains("there is no rank 4 in this job"));
   }
   job.Touch("go");
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
@@ -198,7 +198,7 @@ TEST_CASE("logs: what another node's rank writes of control characters does not 
   job.Touch("go");
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == 0, "pid ", node->pid());
-    CHECK(node->err().find(" lost") == std::string::npos);
+    CHECK(node->err() != Contains(" lost"));
   }
 }
 

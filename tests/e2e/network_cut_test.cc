@@ -9,6 +9,7 @@
 
 #include "rendezvous/base/steady_clock.h"
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -92,7 +93,7 @@ TEST_CASE("network cut: the others know of a lost head node when the evict time 
             << std::chrono::duration_cast<std::chrono::milliseconds>(took).count() << " ms");
     for (const char* part : {"its machine has answered neither data nor connections for 10 s",
                              "no restarts allowed (--max_restarts=0)"}) {
-      CHECK_MESSAGE((*node)->err().find(part) != std::string::npos, (*node)->Describe());
+      CHECK((*node)->err() == Contains(part));
     }
   }
   CHECK_MESSAGE(nodes[0]->Wait() == 121, nodes[0]->Describe());
@@ -110,7 +111,7 @@ TEST_CASE("network cut: a head whose process alone is silent is waited for") {
   for (const Node* node : {&nodes[1], &nodes[2]}) {
     CHECK_MESSAGE((*node)->WaitForErr("this node's workers go on without it up to"),
                   (*node)->Describe());
-    CHECK_MESSAGE((*node)->err().find("its machine") == std::string::npos, (*node)->Describe());
+    CHECK((*node)->err() != Contains("its machine"));
   }
   nodes[0]->Signal(SIGCONT);
   for (const Node* node : {&nodes[1], &nodes[2]}) {

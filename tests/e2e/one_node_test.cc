@@ -13,6 +13,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/gates/gates.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -29,7 +30,7 @@ TEST_CASE("one node: each worker gets its rank, and success is silent") {
   auto ddprun = job.Run({"--nproc_per_node=4"}, {"print:rank {rank}"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(Lines(ddprun->out()) == std::multiset<std::string>{"rank 0", "rank 1", "rank 2", "rank 3"});
-  CHECK(ddprun->err().find("error") == std::string::npos);
+  CHECK(ddprun->err() != Contains("error"));
 }
 
 TEST_CASE("one node: the environment is torchrun's") {
@@ -67,8 +68,8 @@ TEST_CASE("one node: a worker's signal becomes 128 + n, and the report names it"
     auto ddprun = job.Run({"--nproc_per_node=3"},
                           {"err:last words@1", "die:" + std::to_string(signal) + "@1", "wait"});
     REQUIRE_MESSAGE(ddprun->Wait() == 128 + signal, ddprun->Describe());
-    CHECK_MESSAGE(ddprun->err().find("rank      : 1") != std::string::npos, ddprun->Describe());
-    CHECK_MESSAGE(ddprun->err().find("last words") != std::string::npos, ddprun->Describe());
+    CHECK(ddprun->err() == Contains("rank      : 1"));
+    CHECK(ddprun->err() == Contains("last words"));
     CHECK(job.IsGone());
   }
 }
@@ -86,7 +87,7 @@ TEST_CASE("one node: a group restarts after a worker that had to be killed") {
                          "touch:" + job.File("up{rank}.{restart}"),
                          "until:" + job.File("up0.{restart}"), "exit:5@1#0", "wait@0#0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->err().find("did not end within") != std::string::npos);
+  CHECK(ddprun->err() == Contains("did not end within"));
   CHECK(Lines(ddprun->out()) == std::multiset<std::string>{"rank 0 restart 0", "rank 1 restart 0",
                                                            "rank 0 restart 1", "rank 1 restart 1"});
 }
@@ -106,8 +107,8 @@ TEST_CASE("one node: the budget is kept to") {
   auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=2"},
                         {"print:rank {rank} restart {restart}", "exit:5@0", "wait"});
   REQUIRE_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->out().find("rank 0 restart 2") != std::string::npos, ddprun->Describe());
-  CHECK(ddprun->out().find("restart 3") == std::string::npos);
+  CHECK(ddprun->out() == Contains("rank 0 restart 2"));
+  CHECK(ddprun->out() != Contains("restart 3"));
 }
 
 TEST_CASE("one node: a rank that exits 0 early lets the others go on, and leaves them the store") {
@@ -116,7 +117,7 @@ TEST_CASE("one node: a rank that exits 0 early lets the others go on, and leaves
                         {"exit:0@0", "until:" + job.File("go"), "connect", "print:went on"},
                         {.env = {{"DDPRUN_LOG_LEVEL", "info"}}});
   REQUIRE_MESSAGE(ddprun->WaitForErr(" worker ended run="), ddprun->Describe());
-  CHECK(ddprun->err().find(" rank=0 ") != std::string::npos);
+  CHECK(ddprun->err() == Contains(" rank=0 "));
   job.Touch("go");
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == "connected\nwent on\n");
@@ -230,8 +231,8 @@ TEST_CASE("one node: a worker that cannot be started is named, not those that we
   REQUIRE(chmod(script.c_str(), 0755) == 0);
   auto ddprun = job.RunRaw({"--nproc_per_node=2", script}, {.env = {{kSpawnGate, job.File("up")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 127, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("spawn rank 1") != std::string::npos, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("No such file") != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() == Contains("spawn rank 1"));
+  CHECK(ddprun->err() == Contains("No such file"));
 }
 
 TEST_CASE("one node: the report reaches a reader that is slow") {
@@ -243,7 +244,7 @@ TEST_CASE("one node: the report reaches a reader that is slow") {
   CHECK_FALSE(ddprun->Wait(std::chrono::milliseconds(500)).has_value());
   ddprun->BeginReading();
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  CHECK(ddprun->err().find("exit code 3: that of rank 0") != std::string::npos);
+  CHECK(ddprun->err() == Contains("exit code 3: that of rank 0"));
 }
 
 TEST_CASE("one node: 64 workers") {

@@ -3,7 +3,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/launcher/status/limited_cgroup.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -20,10 +20,10 @@ TEST_CASE("oom: a rank that takes more memory than there is is named so, and res
        "[ $TORCHELASTIC_RESTART_COUNT$RANK != 01 ] || exec tail /dev/zero; exec \"$@\"", "sh",
        Runfile("tests/e2e/toy_worker"), "wait#0", "print:rank {rank} again"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  Holds(ddprun->err(), "killed by the OOM killer, limit 256 MiB");
-  Holds(ddprun->err(), "ddprun: restart 1 of 1\n");
-  Holds(ddprun->out(), "rank 0 again\n");
-  Holds(ddprun->out(), "rank 1 again\n");
+  CHECK(ddprun->err() == Contains("killed by the OOM killer, limit 256 MiB"));
+  CHECK(ddprun->err() == Contains("ddprun: restart 1 of 1\n"));
+  CHECK(ddprun->out() == Contains("rank 0 again\n"));
+  CHECK(ddprun->out() == Contains("rank 1 again\n"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -81,7 +82,7 @@ TEST_CASE("other users: where neither sock_diag nor /proc tells of them one is w
   for (const Strings& command : {alone, secret, open}) {
     const Node told = job.RunProgram(command);
     CHECK_MESSAGE(told->Wait() == 0, told->Describe());
-    CHECK_MESSAGE(told->err().find(kWarning) == std::string::npos, told->Describe());
+    CHECK(told->err() != Contains(kWarning));
     const Node untold = job.RunProgram(InSandbox(command));
     CHECK_MESSAGE(untold->Wait() == 0, untold->Describe());
     CHECK_MESSAGE(untold->out() == "connected\n", untold->Describe());
@@ -94,7 +95,7 @@ TEST_CASE("other users: where neither sock_diag nor /proc tells of them one is w
   trusting[4] = "--rdzv_endpoint=" + rendezvous::HostName() + ":" + std::to_string(job.port());
   const Node trusts = job.RunProgram(InSandbox(trusting));
   CHECK_MESSAGE(trusts->Wait() == 0, trusts->Describe());
-  CHECK_MESSAGE(trusts->err().find(kWarning) == std::string::npos, trusts->Describe());
+  CHECK(trusts->err() != Contains(kWarning));
   Subprocess coordinator(InSandbox(
       {Runfile("ddprun"), "coordinator", "--bind=127.0.0.1:" + std::to_string(job.port())}));
   CHECK_MESSAGE(coordinator.WaitForErr(kWarning), coordinator.Describe());

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -80,8 +81,8 @@ TEST_CASE("output: a .py file runs under the machine's python3") {
       << "import os\nos.write(1, ('rank %s\\n' % os.environ['RANK']).encode())\n";
   auto ddprun = job.RunRaw({"--nproc_per_node=2", job.File("train.py")});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->out().find("rank 0\n") != std::string::npos);
-  CHECK(ddprun->out().find("rank 1\n") != std::string::npos);
+  CHECK(ddprun->out() == Contains("rank 0\n"));
+  CHECK(ddprun->out() == Contains("rank 1\n"));
 }
 
 TEST_CASE("output: redirected streams are in files of each attempt and rank, not on the console") {
@@ -93,7 +94,7 @@ TEST_CASE("output: redirected streams are in files of each attempt and rank, not
        "until:" + job.File("up0"), "until:" + job.File("up1"), "exit:1@0#0", "wait#0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out().empty());
-  CHECK(ddprun->err().find("err ") == std::string::npos);
+  CHECK(ddprun->err() != Contains("err "));
   const std::filesystem::path folder = RunFolder(job.File("logs"));
   CHECK(folder.filename().string().rfind("run_", 0) == 0);
   for (const std::string rank : {"0", "1"}) {
@@ -110,9 +111,9 @@ TEST_CASE("output: tee'd streams are in files and, line by line with a prefix, o
   auto ddprun = job.Run({"--nproc_per_node=2", "-t", "3", "--log_dir=" + job.File("logs")},
                         {"print:out {rank}", "err:err {rank}"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->out().find("[default0]:out 0\n") != std::string::npos);
-  CHECK(ddprun->out().find("[default1]:out 1\n") != std::string::npos);
-  CHECK(ddprun->err().find("[default1]:err 1\n") != std::string::npos);
+  CHECK(ddprun->out() == Contains("[default0]:out 0\n"));
+  CHECK(ddprun->out() == Contains("[default1]:out 1\n"));
+  CHECK(ddprun->err() == Contains("[default1]:err 1\n"));
   const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0" / "1";
   CHECK(ReadFile(files / "stdout.log") == "out 1\n");
 }
@@ -124,9 +125,9 @@ TEST_CASE("output: only the chosen local ranks reach the console, files have all
               {"print:out {rank}", "err:err {rank}"}, {.env = {{"PET_LOCAL_RANKS_FILTER", "1"}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == "[default1]:out 1\n");
-  CHECK(ddprun->err().find("err 1\n") != std::string::npos);
-  CHECK(ddprun->err().find("err 0\n") == std::string::npos);
-  CHECK(ddprun->err().find("err 2\n") == std::string::npos);
+  CHECK(ddprun->err() == Contains("err 1\n"));
+  CHECK(ddprun->err() != Contains("err 0\n"));
+  CHECK(ddprun->err() != Contains("err 2\n"));
   const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0";
   CHECK(ReadFile(files / "0" / "stdout.log") == "out 0\n");
 }
@@ -136,9 +137,7 @@ TEST_CASE("output: the report has the stderr of a failed worker that the console
   auto ddprun = job.Run({"--nproc_per_node=2", "--local_ranks_filter=0"},
                         {"err:why it failed@1", "exit:7@1", "wait@0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 7, ddprun->Describe());
-  const size_t line = ddprun->err().find("why it failed");
-  REQUIRE_MESSAGE(line != std::string::npos, ddprun->Describe());
-  CHECK(ddprun->err().find("why it failed", line + 1) == std::string::npos);
+  CHECK_MESSAGE(CountOf(ddprun->err(), "why it failed") == 1, ddprun->Describe());
 }
 
 TEST_CASE("output: lines that a filter names are copied, with the prefix of --log_line_prefix") {
@@ -154,9 +153,8 @@ TEST_CASE("output: lines that a filter names are copied, with the prefix of --lo
   auto ddprun = job.Run(options, {"print:loss 0,5", "print:loss 0", "print:done@1"},
                         {.env = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[other]"}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->err().find("warning: --duplicate_stderr_filters copies nothing") !=
-        std::string::npos);
-  CHECK(ddprun->err().find("--duplicate_stdout_filters") == std::string::npos);
+  CHECK(ddprun->err() == Contains("warning: --duplicate_stderr_filters copies nothing"));
+  CHECK(ddprun->err() != Contains("--duplicate_stdout_filters"));
   const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0";
   char host[256] = {};
   REQUIRE(gethostname(host, sizeof host - 1) == 0);
@@ -195,11 +193,9 @@ TEST_CASE(
   auto ddprun = job.Run({"--nproc_per_node=1", "-r", "0:1,12:3"}, {"print:x"},
                         {.env = {{"TMPDIR", job.File("")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("ddprun: log files are in " + job.File("")) != std::string::npos,
-                ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("--redirects: no worker here has local rank 12; the only one "
-                                   "is 0") != std::string::npos,
-                ddprun->Describe());
+  CHECK(ddprun->err() == Contains("ddprun: log files are in " + job.File("")));
+  CHECK(ddprun->err() == Contains("--redirects: no worker here has local rank 12; the only one "
+                                  "is 0"));
 }
 
 TEST_CASE("output: the report shows the last 50 lines of the first failing worker's stderr") {
@@ -210,9 +206,9 @@ TEST_CASE("output: the report shows the last 50 lines of the first failing worke
   // Not on the console otherwise, so that what is found stands in the report.
   auto ddprun = job.RunRaw({"-r", "2", "--log_dir=" + job.File("logs"), job.File("worker")});
   REQUIRE_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("line 79\n") != std::string::npos, ddprun->Describe());
-  CHECK(ddprun->err().find("line 30\n") != std::string::npos);
-  CHECK(ddprun->err().find("line 29\n") == std::string::npos);
+  CHECK(ddprun->err() == Contains("line 79\n"));
+  CHECK(ddprun->err() == Contains("line 30\n"));
+  CHECK(ddprun->err() != Contains("line 29\n"));
 }
 
 TEST_CASE("output: a console that nobody reads stops no job") {

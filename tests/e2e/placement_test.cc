@@ -10,7 +10,7 @@
 #include "tests/e2e/job.h"
 #include "tests/gates/gates.h"
 #include "tests/launcher/placement/fake_sys.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -134,21 +134,22 @@ TEST_CASE("placement: without a GPU the workers are spread over the nodes") {
 TEST_CASE("placement: a binding that cannot be is one line and 120, before any worker") {
   if (!TwoNodes::IsPossible()) return SkipTest("one CPU cannot be two NUMA nodes");
   const TwoNodes machine;
-  Holds(ErrorOf({"--nproc_per_node=3", "--numa_binding=node"}, 120, machine.With()),
-        "ddprun: error: --numa_binding 'node': local rank 2 has no GPU: 2 visible");
-  Holds(ErrorOf({"--numa_binding=socket"}, 120,
-                machine.With({{"CUDA_VISIBLE_DEVICES", "GPU-ffffffff"}})),
-        "--numa_binding 'socket': no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-ffffffff'");
-  Holds(
-      ErrorOf({"--numa_binding=node"}, 120, machine.With({{"DDPRUN_DOUBLE_FAULT", "cuinit=999"}})),
-      "--numa_binding 'node': ");
-  Holds(
-      ErrorOf({"--numa_binding=node"}, 120, machine.With({{kSysRoot, "/no/such/sys"}})),
-      "local rank 0's GPU: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No such file");
+  CHECK(ErrorOf({"--nproc_per_node=3", "--numa_binding=node"}, 120, machine.With()) ==
+        Contains("ddprun: error: --numa_binding 'node': local rank 2 has no GPU: 2 visible"));
+  CHECK(ErrorOf({"--numa_binding=socket"}, 120,
+                machine.With({{"CUDA_VISIBLE_DEVICES", "GPU-ffffffff"}})) ==
+        Contains(
+            "--numa_binding 'socket': no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-ffffffff'"));
+  CHECK(ErrorOf({"--numa_binding=node"}, 120,
+                machine.With({{"DDPRUN_DOUBLE_FAULT", "cuinit=999"}})) ==
+        Contains("--numa_binding 'node': "));
+  CHECK(ErrorOf({"--numa_binding=node"}, 120, machine.With({{kSysRoot, "/no/such/sys"}})) ==
+        Contains("local rank 0's GPU: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No "
+                 "such file"));
   const size_t workers = 2 * machine.CoresOf(0) + 1;
-  Holds(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"}, 120,
-                machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}})),
-        " physical cores for ");
+  CHECK(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"}, 120,
+                machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}})) ==
+        Contains(" physical cores for "));
 }
 
 TEST_CASE("placement: this machine's own /sys will do") {
@@ -159,7 +160,7 @@ TEST_CASE("placement: this machine's own /sys will do") {
   Env env = machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}});
   env.erase(kSysRoot);
   const std::string line = LinesOf({"--numa_binding=node"}, kSayCpus, env);
-  Holds(line, "0.0: ");
+  CHECK(line == Contains("0.0: "));
   CHECK(line.size() > std::string("0.0: \n").size());
 }
 
@@ -193,8 +194,8 @@ TEST_CASE("virtual local rank: the agent's own count of local ranks stays the re
           "exit $((RANK * 5))"),
       {.env = {{"CUDA_VISIBLE_DEVICES", ""}}});
   CHECK_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
-  Holds(ddprun->out(), "[default1]:said\n");
-  Holds(ddprun->err(), "(local_rank: 1)");
+  CHECK(ddprun->out() == Contains("[default1]:said\n"));
+  CHECK(ddprun->err() == Contains("(local_rank: 1)"));
 }
 
 TEST_CASE("virtual local rank: a local rank beyond CUDA_VISIBLE_DEVICES ends with 2") {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -57,7 +58,7 @@ TEST_CASE("python programs: a module that is not there fails as Python has it") 
   Job job;
   auto ddprun = job.RunRaw({"-m", "no_such_module"}, scripts.Options());
   REQUIRE_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
-  CHECK(ddprun->err().find("No module named no_such_module") != std::string::npos);
+  CHECK(ddprun->err() == Contains("No module named no_such_module"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/e2e/key_gate.h"
+#include "tests/support/contains.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 
 namespace ddprun::testing {
@@ -145,12 +146,11 @@ TEST_CASE("rank ports: strangers that come while the group forms are dropped, th
   first.Open();
   second.Open();
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(ReadFile(summary).find("\"backend\": \"tcp\"") != std::string::npos,
-                ReadFile(summary));
+  CHECK(ReadFile(summary) == Contains("\"backend\": \"tcp\""));
   for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
-    CHECK_MESSAGE(ddprun->err().find(rank) == std::string::npos, ddprun->Describe());
+    CHECK(ddprun->err() != Contains(rank));
   }
-  CHECK_MESSAGE(ddprun->err().find("FAILED") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() != Contains("FAILED"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "rendezvous/base/release.h"
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -16,10 +17,6 @@ const char kThis[] = "ddprun";
 const std::string kNextText = "ddprun 9.0.0-test (protocol 2)";
 
 std::string ThisText() { return ReleaseText(ThisRelease()); }
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class Releases {
  public:
@@ -67,7 +64,7 @@ TEST_CASE("releases: a node of another protocol is refused by name, and the job 
     const std::string jobs_text = is_newer ? ThisText() : kNextText;
     const std::string others_text = is_newer ? kNextText : ThisText();
     auto a = with.Node(jobs);
-    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    AwaitMissingNodes(*a);
     auto early = with.Node(others);
     with.CheckRefused(*early, jobs_text, others_text);
     // Who waits is told which node, and both releases.
@@ -80,7 +77,7 @@ TEST_CASE("releases: a node of another protocol is refused by name, and the job 
     with.job.Touch("go");
     REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
     REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
-    CHECK_MESSAGE(!Has(a->err() + b->err(), "error"), a->Describe(), b->Describe());
+    CHECK(a->err() + b->err() != Contains("error"));
   }
 }
 
@@ -91,14 +88,14 @@ TEST_CASE("releases: nodes of two versions that speak one protocol are one job, 
     const Subprocess::Options how = {
         .env = {{"TEST_RELEASE_PROTOCOL", std::to_string(ThisRelease().protocol)}}};
     auto a = with.Node(is_host_newer ? kNext : kThis, {}, how);
-    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    AwaitMissingNodes(*a);
     auto b = with.Node(is_host_newer ? kThis : kNext, {}, how);
     with.AwaitBothRanks();
     with.job.Touch("go");
     REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
     REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
-    CHECK_MESSAGE(!Has(a->err() + b->err(), "error"), a->Describe(), b->Describe());
-    CHECK_MESSAGE(!Has(a->err() + b->err(), "protocol"), a->Describe(), b->Describe());
+    CHECK(a->err() + b->err() != Contains("error"));
+    CHECK(a->err() + b->err() != Contains("protocol"));
   }
 }
 
@@ -139,15 +136,14 @@ TEST_CASE("releases: on the same machine one of another protocol asks a job and 
   with.AwaitBothRanks();
   auto status = with.job.RunProgram({Runfile(kNext), "status", "skew"});
   REQUIRE_MESSAGE(status->Wait() == 0, status->Describe());
-  CHECK_MESSAGE(Has(status->out(), "running: round 1, 2 of 2 nodes, 2 ranks"), status->Describe());
+  CHECK(status->out() == Contains("running: round 1, 2 of 2 nodes, 2 ranks"));
   // From elsewhere it speaks the nodes' protocol.
   auto outside =
       with.job.RunProgram({Runfile(kNext), "status", "--coordinator=" + with.job.endpoint()});
   REQUIRE_MESSAGE(outside->Wait() == 2, outside->Describe());
-  CHECK_MESSAGE(Has(outside->err(), "the coordinator at " + with.job.endpoint() + " runs " +
-                                        ThisText() + ", and this is " + kNextText +
-                                        ": ask it with a release of its protocol"),
-                outside->Describe());
+  CHECK(outside->err() ==
+        Contains("the coordinator at " + with.job.endpoint() + " runs " + ThisText() +
+                 ", and this is " + kNextText + ": ask it with a release of its protocol"));
   auto stop = with.job.RunProgram({Runfile(kNext), "stop", "skew"});
   REQUIRE_MESSAGE(stop->Wait() == 0, stop->Describe());
   REQUIRE_MESSAGE(a->Wait() == 143, a->Describe());

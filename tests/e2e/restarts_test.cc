@@ -10,17 +10,12 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
 
 namespace ddprun::testing {
 namespace {
-
-size_t CountOf(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 
 // How many jobs have a folder below this one, which stands for $XDG_RUNTIME_DIR.
 size_t CountJobs(const std::string& folder) {
@@ -51,13 +46,13 @@ TEST_CASE("restarts: a job that dies twice after the same step of the same error
   const std::string sentence =
       "the same failure 2 times in succession, each after step 7: another restart would most "
       "likely end so, too (--max_same_failure=2)";
-  CHECK_MESSAGE(ddprun->err().find(sentence) != std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() == Contains(sentence));
   CHECK_MESSAGE(CountOf(ddprun->err(), "restart 1 of 5") == 1, ddprun->Describe());
   CHECK_MESSAGE(CountOf(ddprun->err(), "restart 2 of 5") == 0, ddprun->Describe());
   const auto report = ParseJson(ReadFile(job.File("report")));
   REQUIRE(report.has_value());
   CHECK(report->get<int>("first_failure.step") == 7);
-  CHECK(report->get<std::string>("reason").find(sentence) != std::string::npos);
+  CHECK(report->get<std::string>("reason") == Contains(sentence));
 }
 
 TEST_CASE("restarts: a job that gets further, or dies of something else, is restarted") {

@@ -6,6 +6,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/gates/gates.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -114,7 +115,7 @@ TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") 
     for (const std::string& text :
          {std::string("  rank      : 0 (local_rank: 0)\n"), std::string("  exitcode  : 3 (pid: "),
           "\nddprun: exit code " + std::to_string(128 + signal) + ": ddprun's own, "}) {
-      CHECK_MESSAGE(ddprun->err().find(text) != std::string::npos, text, ddprun->Describe());
+      CHECK(ddprun->err() == Contains(text));
     }
     CHECK(job.IsGone());
   }

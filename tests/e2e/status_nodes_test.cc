@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/asking.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -31,7 +31,7 @@ TEST_CASE("status: any node shows all nodes, and from outside without what worke
       CHECK(seen["world_size"] == ranks);
       CHECK(seen["silent_nodes"].empty());
       CHECK(seen["is_healthy"] == true);
-      Holds(seen["program"].get<std::string>(), "reporting_worker");
+      CHECK(seen["program"].get<std::string>() == Contains("reporting_worker"));
       int hosting = 0;
       for (size_t rank = 0; rank < ranks; ++rank) {
         CHECK(RanksOf(seen)[rank]["rank"] == rank);
@@ -44,22 +44,23 @@ TEST_CASE("status: any node shows all nodes, and from outside without what worke
     const Strings outside = {"status", "--coordinator=" + job.endpoint()};
     const Told told = Ask(job, elsewhere, outside);
     CHECK_MESSAGE(told.code == 0, told.Describe());
-    Holds(told.out, "running: round 1, " + std::to_string(count) + " of " + std::to_string(count) +
-                        " nodes, " + std::to_string(ranks) + " ranks");
+    CHECK(told.out ==
+          Contains("running: round 1, " + std::to_string(count) + " of " + std::to_string(count) +
+                   " nodes, " + std::to_string(ranks) + " ranks"));
     Strings as_json = outside;
     as_json.push_back("--json");
     const Told document = Ask(job, elsewhere, as_json);
     CHECK_MESSAGE(HaveStepped(document.json(), ranks), document.Describe());
     CHECK(document.json()["program"] == "");
     for (const Told* each : {&told, &document}) {
-      CHECK(each->out.find("secret") == std::string::npos);
-      CHECK(each->out.find("reporting_worker") == std::string::npos);
+      CHECK(each->out != Contains("secret"));
+      CHECK(each->out != Contains("reporting_worker"));
     }
     Strings wrong = outside;
     wrong.push_back("other");
     const Told other = Ask(job, elsewhere, wrong);
     CHECK_MESSAGE(other.code == 2, other.Describe());
-    Holds(other.err, "the coordinator there serves the job ");
+    CHECK(other.err == Contains("the coordinator there serves the job "));
     job.Touch("go");
     for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
   }
@@ -87,12 +88,12 @@ TEST_CASE("status: every node, and who asks from outside, knows what failed on a
     REQUIRE(seen["first_fault"].is_object());
     CHECK(seen["first_fault"]["rank"] == 3);
     CHECK(seen["first_fault"]["round"] == 1);
-    Holds(seen["sentence"].get<std::string>(), "1 restart (rank 3: exit code 7");
+    CHECK(seen["sentence"].get<std::string>() == Contains("1 restart (rank 3: exit code 7"));
   }
   const ControlFolder elsewhere;
   const Told told = Ask(job, elsewhere, {"status", "--json", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  Holds(told.out, "1 restart (rank 3: exit code 7");
+  CHECK(told.out == Contains("1 restart (rank 3: exit code 7"));
   job.Touch("go");
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
 }
@@ -118,16 +119,16 @@ TEST_CASE("status: a job that forms says so, on its node and from outside") {
   const ControlFolder folder;
   const Strings steps = {"until:" + job.File("go")};
   const Node a = RunReporting(job, folder, job.NodeOptions(2), steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   for (const Strings& command :
        {Strings{"status"}, Strings{"status", "--coordinator=" + job.endpoint()}}) {
     const Told told = AskUntil(job, folder, command, Shows("forming: 1 of 2 nodes, "));
     CHECK_MESSAGE(told.code == 0, told.Describe());
-    Holds(told.out, "waiting for 1 more");
+    CHECK(told.out == Contains("waiting for 1 more"));
   }
   const Told dump = Ask(job, folder, {"dump", "--dir", job.File("")});
   CHECK_MESSAGE(dump.code == 1, dump.Describe());
-  Holds(dump.err, "the job has no ranks yet");
+  CHECK(dump.err == Contains("the job has no ranks yet"));
   const Node b = RunReporting(job, folder, job.NodeOptions(2), steps);
   AskUntil(job, folder, {"status"}, Shows("running: round 1, 2 of 2 nodes, 4 ranks, "));
   job.Touch("go");
@@ -140,7 +141,7 @@ std::vector<Node> TwoNodes(Job& job, const ControlFolder (&folders)[2], const St
                            const Strings& steps) {
   std::vector<Node> nodes;
   nodes.push_back(RunReporting(job, folders[0], job.NodeOptions(2, "2", more), steps));
-  REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+  AwaitMissingNodes(*nodes[0]);
   nodes.push_back(RunReporting(job, folders[1], job.NodeOptions(2, "2", more), steps));
   for (const ControlFolder& folder : folders) {
     StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 4); });
@@ -162,10 +163,10 @@ TEST_CASE("status: a node whose agent stands still is named, with 1, until it go
   CHECK(RanksOf(seen).size() == 4);
   const Told told = Ask(job, folders[0], {"status"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
-  Holds(told.out, " has not answered");
+  CHECK(told.out == Contains(" has not answered"));
   const Told outside = Ask(job, folders[0], {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(outside.code == 1, outside.Describe());
-  Holds(outside.out, " has not answered");
+  CHECK(outside.out == Contains(" has not answered"));
   nodes[1]->Signal(SIGCONT);
   AskUntil(job, folders[0], {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
@@ -182,8 +183,7 @@ TEST_CASE("status: a dump names the ranks of a node that stands still") {
   nodes[1]->Signal(SIGSTOP);
   const Told dump = Ask(job, folders[0], {"dump", "--dir", job.File("")});
   CHECK_MESSAGE(dump.code == 0, dump.Describe());
-  Holds(dump.out, "2-3");
-  Holds(dump.out, "not known: its node has not answered");
+  CHECK(dump.out == Contains("ranks 2-3 are not known: its node has not answered"));
   nodes[1]->Signal(SIGCONT);
   job.Touch("go");
   for (const Node& node : nodes) CHECK_MESSAGE(node->Wait() == 0, node->Describe());
@@ -195,14 +195,14 @@ TEST_CASE("status: where the coordinator's node stands still the others say what
   const auto nodes = TwoNodes(job, folders, {}, {"steps:" + job.File("go")});
   nodes[0]->Signal(SIGSTOP);
   const Told told = AskUntil(job, folders[1], {"status"}, Shows("(node 0) has not answered"));
-  CHECK_MESSAGE(told.out.find("lost node: node ") == std::string::npos, told.Describe());
+  CHECK(told.out != Contains("lost node: node "));
   CHECK_MESSAGE(told.code == 1, told.Describe());
   const json seen = Ask(job, folders[1], {"status", "--json"}).json();
   CHECK(seen["is_healthy"] == false);
   CHECK(RanksOf(seen).size() == 4);
   const Told outside = Ask(job, folders[1], {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(outside.code == 2, outside.Describe());
-  Holds(outside.err, job.endpoint());
+  CHECK(outside.err == Contains(job.endpoint()));
   nodes[0]->Signal(SIGCONT);
   AskUntil(job, folders[1], {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
@@ -216,8 +216,8 @@ TEST_CASE("status: a node whose agent was killed is lost, and the job forms anew
   nodes[1]->Signal(SIGKILL);
   CHECK(nodes[1]->Wait() == 128 + SIGKILL);
   const Told told = AskUntil(job, folders[0], {"status"}, Shows("forming: 1 of 2 nodes, "));
-  Holds(told.out, "lost node: ");
-  Holds(told.out, " is lost: ");
+  CHECK(told.out == Contains("lost node: "));
+  CHECK(told.out == Contains(" is lost: "));
   CHECK_MESSAGE(told.code == 1, told.Describe());
   nodes[1] = RunReporting(job, folders[1], job.NodeOptions(2, "2", {"--max_restarts=3"}),
                           {"steps:" + job.File("go")});
@@ -237,7 +237,7 @@ TEST_CASE("status: where the coordinator's agent was killed the survivor names t
   const Told told = AskUntil(job, folders[1], {"status"},
                              Shows(" is lost: the coordinator's process there is gone"));
   CHECK_MESSAGE(told.code == 1, told.Describe());
-  Holds(told.out, "lost node: node ");
+  CHECK(told.out == Contains("lost node: node "));
   nodes[0] = RunReporting(job, folders[0], job.NodeOptions(2, "2", {"--max_restarts=3"}),
                           {"steps:" + job.File("go")});
   AskUntil(job, folders[1], {"status"}, [](const Told& again) { return again.code == 0; });
@@ -255,7 +255,7 @@ TEST_CASE("status: the node that serves the job and is told to stop is stopping,
   CHECK_MESSAGE(ProblemsOf(seen) == Strings{}, seen.dump());
   const Told told = Ask(job, folders[0], {"status"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  CHECK_MESSAGE(told.out.find("coordinator at ") == std::string::npos, told.Describe());
+  CHECK(told.out != Contains("coordinator at "));
   job.Touch("go");
   CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
   nodes[1]->Signal(SIGTERM);
@@ -270,7 +270,7 @@ TEST_CASE("status: a coordinator apart tells of the job, and of none yet") {
   const Strings outside = {"status", "--coordinator=" + job.endpoint()};
   const Told none = Ask(job, folder, outside);
   CHECK_MESSAGE(none.code == 2, none.Describe());
-  Holds(none.err, "the coordinator at " + job.endpoint() + " serves no job yet");
+  CHECK(none.err == Contains("the coordinator at " + job.endpoint() + " serves no job yet"));
   const Strings steps = {"steps:" + job.File("go")};
   const Node a = RunReporting(job, folder, job.NodeOptions(1), steps);
   const Node b = RunReporting(job, folder, job.NodeOptions(1), steps);
@@ -302,8 +302,8 @@ TEST_CASE("status: a node that died with the coordinator is missed when that is 
   for (const Strings& command : commands) {
     const Told told = AskUntil(job, folders[0], command, Shows("lost node: "));
     CHECK_MESSAGE(told.code == 1, told.Describe());
-    Holds(told.out, "running: round 1, 2 of 2 nodes");
-    Holds(told.out, "lost node: 1 of the 2 nodes of round 1, node rank ");
+    CHECK(told.out == Contains("running: round 1, 2 of 2 nodes"));
+    CHECK(told.out == Contains("lost node: 1 of the 2 nodes of round 1, node rank "));
   }
   nodes[0]->Signal(SIGTERM);
   CHECK_MESSAGE(nodes[0]->Wait() == 128 + SIGTERM, nodes[0]->Describe());
@@ -316,9 +316,10 @@ TEST_CASE("status: a coordinator that is none, or not there, is told of with 2")
   const Told told = Ask(job, folder, {"status", "--coordinator=" + job.endpoint()});
   CHECK_MESSAGE(told.code == 2, told.Describe());
   CHECK(told.out.empty());
-  Holds(told.err,
-        "ask the coordinator at " + job.endpoint() +
-            ": Connection refused; if the job has not ended: is this its --rdzv_endpoint, and");
+  CHECK(
+      told.err ==
+      Contains("ask the coordinator at " + job.endpoint() +
+               ": Connection refused; if the job has not ended: is this its --rdzv_endpoint, and"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "tests/e2e/asking.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -60,13 +60,13 @@ TEST_CASE("status: it shows the ranks of a job on one node, and how its steps go
   const Told text = Ask(job, folder, {"status", "digits"});
   CHECK_MESSAGE(text.code == 0, text.Describe());
   CHECK(text.err.empty());
-  Holds(text.out, "running: round 1, 1 node, 4 ranks, step ");
-  Holds(text.out, "samples/s");
-  for (const char* line : {"hello of 0", "hello of 3"}) Holds(text.out, line);
+  CHECK(text.out == Contains("running: round 1, 1 node, 4 ranks, step "));
+  CHECK(text.out == Contains("samples/s"));
+  for (const char* line : {"hello of 0", "hello of 3"}) CHECK(text.out == Contains(line));
 
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK_MESSAGE(ddprun->err().find("warning") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() != Contains("warning"));
   CHECK(folder.Sockets().empty());
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("status: a program that reports nothing is well, and said to report no
       RunReporting(job, folder, {"--nproc_per_node=2"}, {"until:" + job.File("go")});
   const Told told = AskUntil(job, folder, {"status"}, Shows("(the program reports no steps)"));
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  Holds(told.out, "running: round 1, 1 node, 2 ranks, up ");
+  CHECK(told.out == Contains("running: round 1, 1 node, 2 ranks, up "));
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
@@ -181,19 +181,19 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
   CHECK(list.code == 0);
   for (const json& each : list.json()) {
     CheckMembers(each, {"run_id", "program", "state", "is_healthy", "sentence", "socket"});
-    Holds(each["program"].get<std::string>(), "reporting_worker");
+    CHECK(each["program"].get<std::string>() == Contains("reporting_worker"));
   }
   const Told lines = Ask(job, folder, {"list"});
   CHECK(lines.code == 0);
-  Holds(lines.out, "llama-7b: running: ");
-  Holds(lines.out, "llama-70b: running: ");
+  CHECK(lines.out == Contains("llama-7b: running: "));
+  CHECK(lines.out == Contains("llama-70b: running: "));
 
   for (const Strings& command : {Strings{"status"}, Strings{"stop"}, Strings{"logs", "--rank=0"}}) {
     const Told which = Ask(job, folder, command);
     CHECK_MESSAGE(which.code == 2, which.Describe());
     CHECK(which.out.empty());
     for (const char* part : {"2 jobs run here; which one?", "llama-7b: ", "llama-70b: "}) {
-      Holds(which.err, part);
+      CHECK(which.err == Contains(part));
     }
   }
   const Told one = Ask(job, folder, {"status", "llama-70b", "--json"});
@@ -201,12 +201,12 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
   CHECK(one.json()["world_size"] == 2);
   const Told other = Ask(job, folder, {"status", "llama-7b"});
   CHECK(other.code == 0);
-  Holds(other.out, "1 rank, step 7");
+  CHECK(other.out == Contains("1 rank, step 7"));
 
   const Told unknown = Ask(job, folder, {"status", "lama-7b"});
   CHECK_MESSAGE(unknown.code == 2, unknown.Describe());
   const std::string where = " on this machine (DDPRUN_CONTROL_DIR is " + folder.path() + ")";
-  Holds(unknown.err, "no job 'lama-7b' runs" + where + "; did you mean llama-7b?");
+  CHECK(unknown.err == Contains("no job 'lama-7b' runs" + where + "; did you mean llama-7b?"));
   const Told stop = Ask(job, folder, {"stop", "lama-7b"});
   CHECK_MESSAGE(stop.code == 2, stop.Describe());
 
@@ -215,10 +215,10 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
   for (const Strings& command : {Strings{"stop"}, Strings{"list"}}) {
     const Told told = Ask(job, folder, command);
     CHECK_MESSAGE(told.code == 2, told.Describe());
-    Holds(told.err, "no answer from the ddprun behind ");
+    CHECK(told.err == Contains("no answer from the ddprun behind "));
   }
   const Told silent = Ask(job, folder, {"status", "llama-7b"});
-  Holds(silent.err, "no job 'llama-7b' answers" + where + "; no answer from ");
+  CHECK(silent.err == Contains("no job 'llama-7b' answers" + where + "; no answer from "));
   // That it stands for so long is no problem of this test's.
   CHECK(Ask(job, folder, {"status", "llama-70b", "--json"}).json()["world_size"] == 2);
   a->Signal(SIGCONT);
@@ -241,11 +241,11 @@ TEST_CASE("status: jobs with one id are told apart by their sockets, which name 
   const Told which_twin = Ask(job, folder, {"status", "twin"});
   for (const std::string& socket : sockets) {
     for (const std::string& text : {list.out, which.err, which_twin.err}) {
-      Holds(text, "twin (" + socket + "): running: ");
+      CHECK(text == Contains("twin (" + socket + "): running: "));
     }
   }
-  Holds(which_twin.err,
-        "2 jobs have this id; which one? Give its path in place of the id, such as ");
+  CHECK(which_twin.err ==
+        Contains("2 jobs have this id; which one? Give its path in place of the id, such as "));
   CHECK(Ask(job, folder, {"status", sockets[0], "--json"}).code == 0);
   job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
@@ -261,8 +261,9 @@ TEST_CASE("status: where no job runs that is said, with 2; a list of none is a l
     const Told told = Ask(job, folder, command);
     CHECK_MESSAGE(told.code == 2, told.Describe());
     CHECK(told.out.empty());
-    Holds(told.err, "ddprun: error: no job of yours runs on this machine (DDPRUN_CONTROL_DIR is " +
-                        folder.path() + "); ");
+    CHECK(told.err ==
+          Contains("ddprun: error: no job of yours runs on this machine (DDPRUN_CONTROL_DIR is " +
+                   folder.path() + "); "));
   }
   const Told list = Ask(job, folder, {"list"});
   CHECK(list.code == 0);
@@ -286,7 +287,7 @@ TEST_CASE("status: the socket of a killed agent is no job, and goes") {
   CHECK(Eventually([&] {
     const Told told = Ask(job, folder, {"status"});
     CHECK_MESSAGE(told.code == 2, told.Describe());
-    Holds(told.err, "no job of yours runs on this machine");
+    CHECK(told.err == Contains("no job of yours runs on this machine"));
     return folder.Sockets().empty();
   }));
 }
@@ -299,9 +300,10 @@ TEST_CASE("status: an agent that does not answer is told of, with 2, in a few se
   ddprun->Signal(SIGSTOP);
   const Told told = Ask(job, folder, {"status"});
   CHECK_MESSAGE(told.code == 2, told.Describe());
-  Holds(told.err, "no answer from the ddprun behind ");
+  CHECK(told.err == Contains("no answer from the ddprun behind "));
   const std::string pid = std::to_string(ddprun->pid());
-  Holds(told.err, " in time; it is process " + pid + ", which is stopped (kill -CONT " + pid + " ");
+  CHECK(told.err ==
+        Contains(" in time; it is process " + pid + ", which is stopped (kill -CONT " + pid + " "));
   ddprun->Signal(SIGCONT);
   AskUntil(job, folder, {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
@@ -352,8 +354,8 @@ TEST_CASE("status: after a failure the ranks of the new round are shown, and wha
   CHECK(seen["is_healthy"] == true);
   REQUIRE(seen["first_fault"].is_object());
   CHECK(seen["first_fault"]["rank"] == 1);
-  Holds(seen["first_fault"]["last_lines"].get<std::string>(), "out of luck");
-  Holds(seen["sentence"].get<std::string>(), "1 restart (rank 1: ");
+  CHECK(seen["first_fault"]["last_lines"].get<std::string>() == Contains("out of luck"));
+  CHECK(seen["sentence"].get<std::string>() == Contains("1 restart (rank 1: "));
   CHECK(seen["rounds"].size() == 2);
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());

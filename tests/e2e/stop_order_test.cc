@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 
 namespace ddprun::testing {
@@ -70,7 +71,7 @@ TEST_CASE("stop order: at half of the grace the helpers are told, and the worker
   CHECK_MESSAGE(ddprun->Wait() == 128 + SIGTERM, ddprun->Describe());
   CHECK(job.HasFile("helper_told"));
   CHECK(ReadFile(job.File("leader_told")) == "told\n");
-  CHECK_MESSAGE(ddprun->err().find("did not end within") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() != Contains("did not end within"));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "tests/e2e/job.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -38,8 +38,8 @@ TEST_CASE("stop request: workers read it, nobody dies of the signal, and the cod
     for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
     SignalAll(job, SIGUSR1);
     CHECK_MESSAGE(ddprun->Wait() == 99, ddprun->Describe());
-    Holds(ddprun->err(), kAsked);
-    Holds(ddprun->err(), kRequeue);
+    CHECK(ddprun->err() == Contains(kAsked));
+    CHECK(ddprun->err() == Contains(kRequeue));
     const std::string line = ddprun->out();
     const std::string path = line.substr(line.find('=') + 1, line.find('\n') - line.find('=') - 1);
     CHECK(std::filesystem::path(path).is_absolute());
@@ -87,8 +87,7 @@ TEST_CASE("stop request: it holds for the workers of later rounds, and is said o
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 99, ddprun->Describe());
   CHECK(ddprun->out() == "asked\n");
-  const size_t first = ddprun->err().find(kAsked);
-  CHECK(ddprun->err().find(kAsked, first + 1) == std::string::npos);
+  CHECK_MESSAGE(CountOf(ddprun->err(), kAsked) == 1, ddprun->Describe());
 }
 
 TEST_CASE("stop request: the first SIGTERM asks, the second stops, the third kills") {
@@ -115,7 +114,7 @@ TEST_CASE("stop request: the flag is there without the option, and is not that o
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   const std::string flag = "DDPRUN_STOP_FILE=/";
   CHECK(ddprun->out().substr(0, flag.size()) == flag);
-  CHECK(ddprun->out().find("/of/another") == std::string::npos);
+  CHECK(ddprun->out() != Contains("/of/another"));
 }
 
 TEST_CASE("stop request: the file of a killed agent goes, too") {
@@ -138,7 +137,7 @@ TEST_CASE("stop request: the file is in memory, wherever TMPDIR is") {
   const Node ddprun = job.Run({"--preempt_signal=USR1"}, {"env:DDPRUN_STOP_FILE"},
                               {.env = {{"TMPDIR", job.File("")}}});
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  Holds(ddprun->out(), "DDPRUN_STOP_FILE=/dev/shm/ddprun_");
+  CHECK(ddprun->out() == Contains("DDPRUN_STOP_FILE=/dev/shm/ddprun_"));
 }
 
 TEST_CASE("stop request: where the file cannot be made the job runs, and one warning says so") {
@@ -163,7 +162,8 @@ TEST_CASE("stop request: where the file cannot be made the job runs, and one war
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == "DDPRUN_STOP_FILE=\n");
-  Holds(ddprun->err(), "ddprun: warning: --preempt_signal: the workers cannot be asked to stop: ");
+  CHECK(ddprun->err() ==
+        Contains("ddprun: warning: --preempt_signal: the workers cannot be asked to stop: "));
 }
 
 }  // namespace

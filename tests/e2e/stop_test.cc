@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/asking.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -48,7 +48,7 @@ TEST_CASE("stop: the workers of a job get SIGTERM and their grace, and it ends w
   job.Touch("saved");
   CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
   for (const char* bye : {"bye0", "bye1"}) CHECK(job.HasFile(bye));
-  CHECK_MESSAGE(ddprun->err().find("error") == std::string::npos, ddprun->Describe());
+  CHECK(ddprun->err() != Contains("error"));
 }
 
 TEST_CASE("stop: workers that do not end are killed after --shutdown_timeout") {
@@ -75,7 +75,7 @@ TEST_CASE("stop: from either node it ends both, with 143 and the reason") {
     CHECK_MESSAGE(told.code == 0, told.Describe());
     for (const Node& node : nodes) {
       CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
-      Holds(node->err(), kReason);
+      CHECK(node->err() == Contains(kReason));
     }
   }
 }
@@ -93,7 +93,7 @@ TEST_CASE(
   for (const ControlFolder& folder : folders) folder.Socket();
   const Told told = Ask(job, folders[1], {"stop", "--after_step"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  Holds(told.out, "asked job ");
+  CHECK(told.out == Contains("asked job "));
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == 0, node->Describe());
     CHECK(node->out() == "saved\nsaved\n");
@@ -123,22 +123,22 @@ TEST_CASE("stop: of a job that ends by itself it says why, and no worker is aske
                            {"block:15", "touch:" + job.File("up{rank}"), "await:15",
                             "touch:" + job.File("told"), "until:" + job.File("saved")}));
     // The first one serves the job, and lives.
-    REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+    AwaitMissingNodes(*nodes[0]);
   }
   for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
   nodes[1]->Signal(SIGKILL);
   REQUIRE(job.WaitForFile("told"));
   const Told at_once = AskUntil(job, folders[0], {"stop"}, Shows("ends already"));
   CHECK_MESSAGE(at_once.code == 0, at_once.Describe());
-  Holds(at_once.out, "job digits ends already: node ");
+  CHECK(at_once.out == Contains("job digits ends already: node "));
   const Told status = Ask(job, folders[0], {"status"});
   CHECK_MESSAGE(status.code == 1, status.Describe());
-  Holds(status.out, "stopping: round 1, ");
-  Holds(status.out, "lost node: node ");
+  CHECK(status.out == Contains("stopping: round 1, "));
+  CHECK(status.out == Contains("lost node: node "));
   const Told after_step = Ask(job, folders[0], {"stop", "--after_step"});
   CHECK_MESSAGE(after_step.code == 1, after_step.Describe());
   CHECK(after_step.out.empty());
-  Holds(after_step.err, "; its workers are not asked to save any more\n");
+  CHECK(after_step.err == Contains("; its workers are not asked to save any more\n"));
   job.Touch("saved");
   CHECK_MESSAGE(nodes[0]->Wait() == 121, nodes[0]->Describe());
 }
@@ -147,12 +147,12 @@ TEST_CASE("stop: a job that forms is ended, too") {
   Job job;
   const ControlFolder folder;
   const Node ddprun = RunToy(job, folder, job.NodeOptions(2), {"wait"});
-  REQUIRE_MESSAGE(ddprun->WaitForErr("waiting for 1 more"), ddprun->Describe());
+  AwaitMissingNodes(*ddprun);
   AskUntil(job, folder, {"status"}, Shows("forming: "));
   const Told told = Ask(job, folder, {"stop"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
   CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
-  Holds(ddprun->err(), kReason);
+  CHECK(ddprun->err() == Contains(kReason));
 }
 
 TEST_CASE(
@@ -201,8 +201,8 @@ TEST_CASE("stop: beside an agent that does not answer no other job is chosen") {
   hung->Signal(SIGSTOP);
   const Told told = Ask(other, folder, {"stop"});
   CHECK_MESSAGE(told.code == 2, told.Describe());
-  Holds(told.err, "which job is meant is not known");
-  Holds(told.err, "name one of those that do: other");
+  CHECK(told.err == Contains("which job is meant is not known"));
+  CHECK(told.err == Contains("name one of those that do: other"));
   CHECK(other.HasWorker(0));
   const Told named = Ask(other, folder, {"stop", "other"});
   CHECK_MESSAGE(named.code == 0, named.Describe());
@@ -239,7 +239,7 @@ std::vector<Node> TwoNodes(Job& job, const ControlFolder (&folders)[2]) {
   const Strings options = job.NodeOptions(1, "2", {"--max_restarts=3"});
   const Strings guest = job.NodeOptions(1, "2", kGuest);
   nodes.push_back(RunToy(job, folders[0], options, {"wait"}));
-  REQUIRE_MESSAGE(nodes[0]->WaitForErr("waiting for 1 more"), nodes[0]->Describe());
+  AwaitMissingNodes(*nodes[0]);
   nodes.push_back(RunToy(job, folders[1], guest, {"wait"}));
   for (const ControlFolder& folder : folders) AwaitRunning(job, folder, 2);
   return nodes;
@@ -255,16 +255,16 @@ TEST_CASE("stop: with the coordinator gone it ends the node that was asked") {
   const Told told = Ask(job, folders[1], {"stop"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
   CHECK(told.out == "");
-  Holds(told.err, kAlone);
+  CHECK(told.err == Contains(kAlone));
   CHECK_MESSAGE(nodes[1]->Wait() == kStopped, nodes[1]->Describe());
-  Holds(nodes[1]->err(), kReason);
+  CHECK(nodes[1]->err() == Contains(kReason));
 }
 
 TEST_CASE("stop: with the coordinator gone each agent of the job on the machine is asked") {
   Job job;
   const ControlFolder host, machine;
   const Node served = RunToy(job, host, job.NodeOptions(1, "3", {"--max_restarts=3"}), {"wait"});
-  REQUIRE_MESSAGE(served->WaitForErr("waiting for 2 more"), served->Describe());
+  AwaitMissingNodes(*served, 2);
   std::vector<Node> nodes;
   for (int i = 0; i < 2; ++i) {
     nodes.push_back(RunToy(job, machine, job.NodeOptions(1, "3", kGuest), {"wait"}));
@@ -277,10 +277,11 @@ TEST_CASE("stop: with the coordinator gone each agent of the job on the machine 
   }
   const Told told = Ask(job, machine, {"stop"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
-  Holds(told.err, std::string("; 2 agents of the job on this machine have") + kElsewhere);
+  CHECK(told.err ==
+        Contains(std::string("; 2 agents of the job on this machine have") + kElsewhere));
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
-    Holds(node->err(), kReason);
+    CHECK(node->err() == Contains(kReason));
   }
 }
 
@@ -292,9 +293,9 @@ TEST_CASE("stop: with the coordinator standing still it ends the node that was a
   const Told told = Ask(job, folders[1], {"stop"});
   CHECK_MESSAGE(told.code == 1, told.Describe());
   CHECK(told.out == "");
-  Holds(told.err, kAlone);
+  CHECK(told.err == Contains(kAlone));
   CHECK_MESSAGE(nodes[1]->Wait() == kStopped, nodes[1]->Describe());
-  Holds(nodes[1]->err(), kReason);
+  CHECK(nodes[1]->err() == Contains(kReason));
   nodes[0]->Signal(SIGCONT);
   nodes[0]->Signal(SIGTERM);
   CHECK_MESSAGE(nodes[0]->Wait().has_value(), nodes[0]->Describe());

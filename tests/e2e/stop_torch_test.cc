@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/stop_file.h"
 #include "tests/support/torch_python.h"
 
@@ -62,7 +63,7 @@ TEST_CASE("libddp_stop.so: PyTorch ranks stop after the same step, under ddprun 
     REQUIRE_MESSAGE(run->Wait(kTraining) == 0, run->Describe());
     for (const char* rank : {"0", "1"}) {
       const std::string line = std::string("rank ") + rank + ": step 5: 1 .";
-      CHECK_MESSAGE(run->out().find(line) != std::string::npos, run->Describe());
+      CHECK(run->out() == Contains(line));
       CHECK(HasHeardStop(folder + "/stop" + rank));
       CHECK(ProgressIn(folder + "/stop" + rank) == ddp::internal::ProgressShare{6, 100});
     }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -24,9 +24,8 @@ TEST_CASE("termination message: every node's names the first failure of the job"
   const std::string text = ReadFile(job.File("a"));
   CHECK(text == ReadFile(job.File("b")));
   CHECK(text.find("rank 3 on ") == 0);
-  Holds(text,
-        " (node_rank: 1): killed by signal 9 (SIGKILL), exit code 137\n"
-        "RuntimeError: no data left\nits last lines:\nlast words\n");
+  CHECK(text == Contains(" (node_rank: 1): killed by signal 9 (SIGKILL), exit code 137\n"
+                         "RuntimeError: no data left\nits last lines:\nlast words\n"));
 }
 
 TEST_CASE("termination message: a success leaves the file as it is") {
@@ -45,7 +44,7 @@ TEST_CASE("termination message: an end without a worker's failure has its reason
   REQUIRE_MESSAGE(ddprun->Wait() == 121, ddprun->Describe());
   const std::string text = ReadFile(job.File("message"));
   CHECK(text.find("exit code 121: ") == 0);
-  Holds(text, "1 of 2 nodes");
+  CHECK(text == Contains("1 of 2 nodes"));
 }
 
 TEST_CASE("termination message: a path that cannot be written is refused at the start") {
@@ -91,8 +90,8 @@ TEST_CASE("termination message: in a container of Kubernetes it needs no option"
   CHECK(ReadFile(file).empty());
   auto ddprun = in_container(command, true);
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  Holds(ReadFile(file), " (node_rank: 0): exit code 3\n");
-  CHECK(ddprun->err().find("warning") == std::string::npos);
+  CHECK(ReadFile(file) == Contains(" (node_rank: 0): exit code 3\n"));
+  CHECK(ddprun->err() != Contains("warning"));
 }
 
 TEST_CASE("termination message: a machine of Kubernetes without the file is left alone") {
@@ -103,7 +102,7 @@ TEST_CASE("termination message: a machine of Kubernetes without the file is left
   auto ddprun =
       job.Run({"--standalone"}, {"exit:3"}, {.env = {{"KUBERNETES_SERVICE_HOST", "10.0.0.1"}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  CHECK(ddprun->err().find("warning") == std::string::npos);
+  CHECK(ddprun->err() != Contains("warning"));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "tests/e2e/asking.h"
 #include "tests/e2e/terminal.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -81,8 +81,8 @@ TEST_CASE("top: it shows the job alive, and q restores the terminal") {
   REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));
   CHECK(terminal.shown().starts_with(kEnter));
   REQUIRE_MESSAGE(AwaitScreen(terminal, 24, 80), Tail(terminal));
-  Holds(terminal.shown(), "running: round 1, 1 node, 4 ranks, step ");
-  Holds(terminal.shown(), "hello of 3");
+  CHECK(terminal.shown() == Contains("running: round 1, 1 node, 4 ranks, step "));
+  CHECK(terminal.shown() == Contains("hello of 3"));
   CHECK((terminal.modes().c_lflag & (ICANON | ECHO)) == 0);
   // Another look each second.
   const size_t first = terminal.shown().size();
@@ -144,7 +144,7 @@ TEST_CASE("top: it ends with the job, and says so on the user's own screen") {
   const std::string shown = terminal.shown();
   const size_t left = shown.find(kLeave);
   REQUIRE(left != std::string::npos);
-  Holds(shown.substr(left), "the job is over, or cannot be asked any more: ");
+  CHECK(shown.substr(left) == Contains("the job is over, or cannot be asked any more: "));
 }
 
 TEST_CASE("top: without a terminal, or without a job, there is an error and 2") {
@@ -153,11 +153,11 @@ TEST_CASE("top: without a terminal, or without a job, there is an error and 2") 
   const Told told = Ask(job, folder, {"top"});
   CHECK_MESSAGE(told.code == 2, told.Describe());
   CHECK(told.out.empty());
-  Holds(told.err, "top needs a terminal");
+  CHECK(told.err == Contains("top needs a terminal"));
   Terminal terminal(job, {"top"}, folder.Here());
   CHECK(terminal.Wait() == 2);
   CHECK_MESSAGE(terminal.WaitFor("no job of yours runs on this machine"), Tail(terminal));
-  CHECK(terminal.shown().find(kEnter) == std::string::npos);
+  CHECK(terminal.shown() != Contains(kEnter));
 }
 
 }  // namespace

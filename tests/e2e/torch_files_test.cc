@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 #include "tests/support/torch_python.h"
 
@@ -27,10 +28,8 @@ TEST_CASE("torch files: what @record writes is in the report and in the agent's 
   const std::string err =
       FailWith(1, job, {Runfile("tests/conformance/programs/recorded.py"), "no \x1b[31mdata \xff"},
                {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}});
-  CHECK_MESSAGE(
-      err.find("  traceback : Traceback (most recent call last):\n    File ") != std::string::npos,
-      err);
-  CHECK(err.find("  RuntimeError: no data \xef\xbf\xbd\n====") != std::string::npos);
+  CHECK(err == Contains("  traceback : Traceback (most recent call last):\n    File "));
+  CHECK(err == Contains("  RuntimeError: no data \xef\xbf\xbd\n===="));
   const auto own = ParseJson(ReadFile(job.File("own.json")));
   REQUIRE(own);
   CHECK(own->get<int>("message.errorCode") == 1);
@@ -54,8 +53,8 @@ signal.pause()
 )";
   const std::string err =
       FailWith(137, job, {job.File("train.py")}, {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}});
-  CHECK_MESSAGE(err.find("rank      : 1 ") != std::string::npos, err);
-  CHECK(err.find("its timer 'slow step' had expired") != std::string::npos);
+  CHECK(err == Contains("rank      : 1 "));
+  CHECK(err == Contains("its timer 'slow step' had expired"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/examples/train/step_pipe.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -82,9 +83,9 @@ TEST_CASE(
     const Told whole = training.Run(ranks, "whole" + std::to_string(ranks), {"--epochs=2"});
     const Told shared =
         training.Run(ranks, "shared" + std::to_string(ranks), {"--epochs=2", "--zero"});
-    CHECK(whole.epochs.find("\nepoch 2/2: loss ") != std::string::npos);
+    CHECK(whole.epochs == Contains("\nepoch 2/2: loss "));
     CHECK(shared.epochs == whole.epochs);
-    CHECK(whole.losses.find("{\"step\": 40,") != std::string::npos);
+    CHECK(whole.losses == Contains("{\"step\": 40,"));
     CHECK(shared.losses == whole.losses);
     CHECK(shared.Weights() == whole.Weights());
   }

@@ -9,7 +9,7 @@
 
 #include "tests/e2e/job.h"
 #include "tests/support/certificates.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -25,18 +25,12 @@ constexpr char kTrusts[] = "ddprun: the network is trusted: ";
 constexpr char kEncrypts[] =
     "ddprun: agents, the workers' store and ddp's tcp backend are encrypted";
 
-size_t CountOf(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 // How a process is given a token; "": not at all.
 Subprocess::Options With(const std::string& token) { return {.env = {{"DDPRUN_TOKEN", token}}}; }
 
 void CheckRefused(const Node& who, int code, const std::string& why) {
   CHECK_MESSAGE(who->Wait() == code, who->Describe());
-  Holds(who->err(), why);
+  CHECK(who->err() == Contains(why));
   CHECK_FALSE(CountOf(who->err() + who->out(), kToken));
   CHECK_FALSE(CountOf(who->err() + who->out(), kOtherToken));
 }
@@ -139,7 +133,7 @@ TEST_CASE("trust: a coordinator with a token takes agents and onlookers that hav
   CheckRefused(job.RunRaw(status, With(kOtherToken)), 122, "its token is another one");
   const Node looks = job.RunRaw(status, With(kToken));
   CHECK_MESSAGE(looks->Wait() == 0, looks->Describe());
-  Holds(looks->out(), "2 of 2 nodes");
+  CHECK(looks->out() == Contains("2 of 2 nodes"));
   job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());
   CHECK_MESSAGE(b->Wait() == 0, b->Describe());
@@ -179,7 +173,7 @@ TEST_CASE("trust: coordinator and status end with 122 for a token that is none, 
   std::filesystem::create_symlink(WriteFile(job.File("token"), kToken, 0600), link);
   const Node looks = job.RunRaw({status[0], status[1], "--token_file=" + link});
   CHECK_MESSAGE(looks->Wait() == 2, looks->Describe());
-  Holds(looks->err(), "serves no job yet: no node has joined");
+  CHECK(looks->err() == Contains("serves no job yet: no node has joined"));
   served->Signal(SIGTERM);
   CHECK_MESSAGE(served->Wait() == 143, served->Describe());
 }

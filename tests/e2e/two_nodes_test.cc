@@ -7,6 +7,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/socket_address.h"
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -17,7 +18,7 @@ TEST_CASE("two nodes: they find each other and share one world") {
   Job job;
   auto a = job.Run(job.NodeOptions(2), {"print:rank {rank}", "env:WORLD_SIZE@0", "env:GROUP_RANK@3",
                                         "env:LOCAL_RANK@3"});
-  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(job.NodeOptions(2), {"print:rank {rank}", "env:WORLD_SIZE@0", "env:GROUP_RANK@3",
                                         "env:LOCAL_RANK@3"});
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
@@ -25,13 +26,12 @@ TEST_CASE("two nodes: they find each other and share one world") {
   const std::string all = a->out() + b->out();
   for (const char* line : {"rank 0\n", "rank 1\n", "rank 2\n", "rank 3\n", "WORLD_SIZE=4\n",
                            "GROUP_RANK=1\n", "LOCAL_RANK=1\n"}) {
-    CHECK_MESSAGE(all.find(line) != std::string::npos, line, a->Describe(), b->Describe());
+    CHECK(all == Contains(line));
   }
   // Who was told that it waits is told that it does no longer.
-  CHECK_MESSAGE(a->err().find("ddprun: 2 of 2 nodes: starting 4 ranks\n") != std::string::npos,
-                a->Describe());
+  CHECK(a->err() == Contains("ddprun: 2 of 2 nodes: starting 4 ranks\n"));
   // The endpoint's own node has rank 0.
-  CHECK_MESSAGE(a->out().find("rank 0\n") != std::string::npos, a->Describe());
+  CHECK(a->out() == Contains("rank 0\n"));
 }
 
 // Whether somebody listens there.
@@ -45,7 +45,7 @@ bool IsOpen(const char* ip, int port) {
 TEST_CASE("two nodes: an endpoint on loopback is open there alone") {
   Job job;
   auto a = job.Run(job.NodeOptions(1), {"print:up"});
-  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   CHECK(IsOpen("127.0.0.1", job.port()));
   CHECK_FALSE(IsOpen("127.0.0.2", job.port()));
   auto b = job.Run(job.NodeOptions(1), {"print:up"});
@@ -61,8 +61,8 @@ TEST_CASE("two nodes: without budget both end with the failing worker's code and
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
   for (const auto* node : {a.get(), b.get()}) {
-    CHECK_MESSAGE(node->err().find("rank      : 3") != std::string::npos, node->Describe());
-    CHECK_MESSAGE(node->err().find("I am rank 3") != std::string::npos, node->Describe());
+    CHECK(node->err() == Contains("rank      : 3"));
+    CHECK(node->err() == Contains("I am rank 3"));
   }
   CHECK(job.IsGone());
 }
@@ -78,7 +78,7 @@ TEST_CASE("two nodes: a killed worker restarts both nodes, with one restart coun
   const std::string all = a->out() + b->out();
   for (int rank = 0; rank < 4; ++rank) {
     const std::string line = "rank " + std::to_string(rank) + " restart 1\n";
-    CHECK_MESSAGE(all.find(line) != std::string::npos, line, a->Describe(), b->Describe());
+    CHECK(all == Contains(line));
   }
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("two nodes: a node that succeeded restarts with the rest when another 
   job.Touch("fail");
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
-  CHECK((a->out() + b->out()).find("rank 0 restart 1\n") != std::string::npos);
+  CHECK((a->out() + b->out()) == Contains("rank 0 restart 1\n"));
 }
 
 TEST_CASE("two nodes: a node that succeeded ends with the code of the other's failure") {
@@ -117,7 +117,7 @@ TEST_CASE("two nodes: a rank 0 that has ended with 0 leaves the other node its s
   const Subprocess::Options how = {.env = {{"DDPRUN_LOG_LEVEL", "info"}}};
   // The endpoint's own node has rank 0.
   auto a = job.Run(job.NodeOptions(1), steps, how);
-  REQUIRE_MESSAGE(a->WaitForErr("1 of 2 nodes, waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, how);
   REQUIRE_MESSAGE(a->WaitForErr(" worker ended run="), a->Describe(), b->Describe());
   CHECK_FALSE(a->Wait(200ms).has_value());  // lower bound: it does not end by itself
@@ -136,14 +136,13 @@ TEST_CASE("two nodes: a node that waits says for whom and where, and ends after 
                  "--master_port=" + std::to_string(other.port()), "--rdzv_conf=join_timeout=10"},
                 {"wait"});
   REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
-  CHECK_MESSAGE(a->err().find("1 of 2 nodes, waiting for 1 more") != std::string::npos,
-                a->Describe());
-  CHECK_MESSAGE(a->err().find(job.endpoint()) != std::string::npos, a->Describe());
+  CHECK(a->err() == Contains("1 of 2 nodes, waiting for 1 more"));
+  CHECK(a->err() == Contains(job.endpoint()));
   REQUIRE_MESSAGE(untold->Wait() == 121, untold->Describe());
   const std::string where =
       "1 of 2 nodes, waiting for 1 more at 127.0.0.1:" + std::to_string(other.port()) +
       " (of this host alone, as no --master_addr was given)";
-  CHECK_MESSAGE(untold->err().find(where) != std::string::npos, untold->Describe());
+  CHECK(untold->err() == Contains(where));
 }
 
 TEST_CASE(
@@ -155,7 +154,7 @@ TEST_CASE(
   // With a restart allowed: without any the first loss would end the job.
   const std::vector<std::string> options = job.NodeOptions(1, "2", {"--max_restarts=1"});
   auto a = job.Run(options, steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(options, steps);
   REQUIRE(job.WaitForFile("up0"));
   REQUIRE(job.WaitForFile("up1"));
@@ -194,7 +193,7 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
   };
   SUBCASE("while it waits for another one") {
     auto a = node("2");
-    REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+    AwaitMissingNodes(*a);
     auto b = node("2");
     lose(*a, *b);
     REQUIRE_MESSAGE(
@@ -228,7 +227,7 @@ TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round")
                                           "until:" + job.File("go")};
   const std::string restarts = "--max_restarts=1";
   auto a = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
-  REQUIRE_MESSAGE(a->WaitForErr("waiting for 1 more"), a->Describe());
+  AwaitMissingNodes(*a);
   auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv_conf=is_host=0"}), steps);
   REQUIRE(job.WaitForFile("up1"));
   REQUIRE(job.WaitForFile("up0"));

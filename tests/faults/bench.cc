@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "tests/support/contains.h"
 #include "tests/support/descriptors.h"
 
 namespace ddprun::testing {
@@ -64,7 +65,7 @@ bool Bench::IsPrevented(const std::function<bool()>& condition) const {
 bool Bench::Ends(Subprocess& process, int exit_code) const { return process.Wait() == exit_code; }
 
 bool Bench::Says(const Subprocess& process, const std::string& text, size_t times) const {
-  return Eventually([&] { return CountIn(process.err(), text) >= times; });
+  return Eventually([&] { return CountOf(process.err(), text) >= times; });
 }
 
 void Bench::NoteDescriptors(const Subprocess& process) {
@@ -102,12 +103,6 @@ std::string Bench::CheckDescriptors() const {
 
 std::string Bench::CheckAllGone() const {
   return job_.IsGone() ? "" : "processes of the job are left";
-}
-
-size_t CountIn(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
 }
 
 bool HasEnded(Subprocess& process) {

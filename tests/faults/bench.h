@@ -70,7 +70,6 @@ class Bench {
   std::map<int, size_t> descriptors_;  // by pid
 };
 
-size_t CountIn(const std::string& text, const std::string& part);
 bool HasEnded(Subprocess& process);
 
 using Scenario = std::function<std::string(Bench&)>;

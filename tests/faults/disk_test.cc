@@ -9,6 +9,7 @@
 
 #include "tests/faults/apart.h"
 #include "tests/faults/bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::testing {
 namespace {
@@ -27,7 +28,7 @@ std::string FailToSync(Bench& bench, const std::string& error, const std::string
   const std::string told = std::string("/job.new\": ") + text +
                            "; a coordinator that is started again in its place knows of this job "
                            "only what its nodes still know";
-  if (CountIn(err, "warning: job file: sync \"") == 1 && CountIn(err, told) == 1) return "";
+  if (CountOf(err, "warning: job file: sync \"") == 1 && CountOf(err, told) == 1) return "";
   return "nobody is told:" + apart.coordinator().Describe();
 }
 
@@ -69,7 +70,7 @@ std::string HangDisk(Bench& bench) {
   }
   const auto are_lost = [&] {
     const std::string err = apart.node(0).err() + apart.node(1).err();
-    return CountIn(err, "is lost") + CountIn(err, "coordinator lost") > 0;
+    return CountOf(err, "is lost") + CountOf(err, "coordinator lost") > 0;
   };
   if (Eventually(are_lost, std::chrono::seconds(12))) {
     return "contact breaks:" + apart.node(0).Describe() + apart.node(1).Describe();
@@ -92,7 +93,7 @@ std::string HangDisk(Bench& bench) {
     return "the coordinator does not end with 0:" + apart.coordinator().Describe();
   }
   const std::string said = apart.coordinator().err();
-  const bool is_told = CountIn(said, kSilent) == 1 && CountIn(said, kStays) == 1;
+  const bool is_told = CountOf(said, kSilent) == 1 && CountOf(said, kStays) == 1;
   return is_told ? "" : "not told once:" + apart.coordinator().Describe();
 }
 
@@ -123,7 +124,7 @@ std::string HangDiskOfHost(Bench& bench) {
   }
   if (!job.HasFile("fired")) return "the fault did not fire";
   const std::string said = nodes[0]->err();
-  const bool is_told = CountIn(said, kSilent) == 0 && CountIn(said, kStays) == 1;
+  const bool is_told = CountOf(said, kSilent) == 0 && CountOf(said, kStays) == 1;
   return is_told ? "" : "not told once:" + nodes[0]->Describe();
 }
 

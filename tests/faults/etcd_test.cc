@@ -9,6 +9,7 @@
 
 #include "tests/e2e/etcd_job.h"
 #include "tests/faults/bench.h"
+#include "tests/support/contains.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/skip.h"
 
@@ -20,7 +21,7 @@ void FillUp(EtcdCluster& etcd) {
   const std::string much(100'000, 'x');
   int count = 0;
   while (count < 100 && etcd.Ctl({"put", "fill" + std::to_string(count), much}) == "OK\n") ++count;
-  REQUIRE_MESSAGE(etcd.Ctl({"alarm", "list"}).find("NOSPACE") != std::string::npos, count);
+  REQUIRE_MESSAGE(etcd.Ctl({"alarm", "list"}) == Contains("NOSPACE"), count);
 }
 
 void NoteDescriptors(Bench& bench, EtcdJob& job) {
@@ -62,7 +63,7 @@ TEST_CASE("F20: a job that begins when etcd's space is used up says so") {
   EtcdJob job(etcd, "late");
   job.StartNode("1", {"--rdzv_conf=join_timeout=10"});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
-  CHECK_MESSAGE(CountIn(job.node(0).err(), "etcdserver: mvcc: database space exceeded") > 0,
+  CHECK_MESSAGE(CountOf(job.node(0).err(), "etcdserver: mvcc: database space exceeded") > 0,
                 job.Describe());
 }
 
@@ -80,7 +81,7 @@ bool HasRefusedLogin(const EtcdCluster& etcd) {
   std::stringstream lines(Metrics(etcd));
   for (std::string line; std::getline(lines, line);) {
     const bool is_refusal = line.starts_with("grpc_server_handled_total") &&
-                            CountIn(line, "grpc_code=\"Unauthenticated\"") > 0;
+                            CountOf(line, "grpc_code=\"Unauthenticated\"") > 0;
     if (is_refusal && !line.ends_with(" 0")) return true;
   }
   return false;

@@ -11,6 +11,7 @@
 #include "tests/faults/bench.h"
 #include "tests/faults/wire.h"
 #include "tests/faults/wired.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 
@@ -149,7 +150,7 @@ std::string Vanish(Bench& bench, Wire& wire) {
   // By the new machine's kernel, which knows of no such connection.
   const std::string told =
       "is lost: its connection closed, and it has not come back; stopping this node's workers";
-  if (CountIn(nodes.node(0).err(), told) != 1) {
+  if (CountOf(nodes.node(0).err(), told) != 1) {
     return "the old machine is not named once:" + nodes.Describe();
   }
   const std::string grown = bench.CheckDescriptors();

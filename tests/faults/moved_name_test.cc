@@ -13,6 +13,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "tests/faults/bench.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
@@ -66,7 +67,7 @@ class Meeting {
   // Resets all connections of the coordinator. Whether the nodes that are to have noticed have.
   bool Reset(int at, const std::vector<int>& noticed) {
     std::array<size_t, 2> before{};
-    for (const int index : noticed) before[index] = CountIn(node(index).err(), "coordinator lost");
+    for (const int index : noticed) before[index] = CountOf(node(index).err(), "coordinator lost");
     const std::string why =
         RunIp("netns exec " + hosts_.Name(at) + " ss -K state established sport = :" + kPort);
     for (const int index : noticed) {
@@ -78,7 +79,7 @@ class Meeting {
   Subprocess& coordinator(int at) { return *coordinators_[at - 1]; }
   Subprocess& node(int index) { return *nodes_[index]; }
   bool AwaitStarts(int index, size_t count) {
-    return bench_.Eventually([&] { return CountIn(node(index).out(), "up\n") >= count; });
+    return bench_.Eventually([&] { return CountOf(node(index).out(), "up\n") >= count; });
   }
   std::string Describe() const {
     std::string text;
@@ -124,8 +125,8 @@ std::string MoveBoth(Bench& bench, const Hosts& hosts) {
   for (const int index : {0, 1}) meeting.Move(index, 2);
   if (!meeting.Reset(1, {0, 1})) return "the fault did not fire:" + meeting.Describe();
   const auto is_judged = [&] {
-    return find_pids() != pids || (CountIn(meeting.node(0).err(), "coordinator back") > 0 &&
-                                   CountIn(meeting.node(1).err(), "coordinator back") > 0);
+    return find_pids() != pids || (CountOf(meeting.node(0).err(), "coordinator back") > 0 &&
+                                   CountOf(meeting.node(1).err(), "coordinator back") > 0);
   };
   if (!bench.Eventually(is_judged)) return "it is not found:" + meeting.Describe();
   if (find_pids() != pids) return "workers are stopped for a name that moves";
@@ -139,7 +140,7 @@ std::string MoveBoth(Bench& bench, const Hosts& hosts) {
   // It has had no round since, and waits for its nodes.
   meeting.coordinator(1).Signal(SIGTERM);
   if (!bench.Ends(meeting.coordinator(1), 128 + SIGTERM)) return meeting.Describe();
-  const size_t rounds = CountIn(meeting.node(0).err(), " assigned run=");
+  const size_t rounds = CountOf(meeting.node(0).err(), " assigned run=");
   return rounds == 2 ? "" : "more than the restart's round:" + meeting.Describe();
 }
 
@@ -156,8 +157,8 @@ std::string MoveOne(Bench& bench, const Hosts& hosts) {
   }
   const std::string alone = "; going on with 1 node and 1 rank instead of 2 and 2";
   const std::string lost = " is lost: its connection closed, and it has not come back";
-  if (CountIn(meeting.node(0).err(), lost + alone) != 1 ||
-      CountIn(meeting.node(1).err(), "has not come back to the restarted coordinator" + alone) !=
+  if (CountOf(meeting.node(0).err(), lost + alone) != 1 ||
+      CountOf(meeting.node(1).err(), "has not come back to the restarted coordinator" + alone) !=
           1) {
     return "the halves are not told of:" + meeting.Describe();
   }
@@ -167,11 +168,11 @@ std::string MoveOne(Bench& bench, const Hosts& hosts) {
   if (!meeting.Reset(2, {1})) return "the fault did not fire:" + meeting.Describe();
   if (!bench.Ends(meeting.node(1), 121)) return "it does not end:" + meeting.Describe();
   const std::string refused = " claims round 2 of epoch ";
-  if (CountIn(meeting.node(1).err(), refused) != 1 ||
-      CountIn(meeting.node(1).err(), ", which no coordinator of this job gave out") != 1) {
+  if (CountOf(meeting.node(1).err(), refused) != 1 ||
+      CountOf(meeting.node(1).err(), ", which no coordinator of this job gave out") != 1) {
     return "nobody is told why:" + meeting.Describe();
   }
-  if (CountIn(meeting.node(0).err(), " assigned run=") != 2 || bench.job().PidOfRank(0) == 0) {
+  if (CountOf(meeting.node(0).err(), " assigned run=") != 2 || bench.job().PidOfRank(0) == 0) {
     return "the other half is disturbed:" + meeting.Describe();
   }
   return meeting.EndWith0({&meeting.node(0), &meeting.coordinator(1)});
@@ -198,7 +199,7 @@ std::string MoveOneOfTwo(Bench& bench, const Hosts& hosts) {
   if (!meeting.AwaitStarts(0, 2) || !meeting.AwaitStarts(1, 2)) {
     return "no round with both:" + meeting.Describe();
   }
-  if (CountIn(meeting.node(0).out(), "TORCHELASTIC_RESTART_COUNT=0\n") != 2) {
+  if (CountOf(meeting.node(0).out(), "TORCHELASTIC_RESTART_COUNT=0\n") != 2) {
     return "it is charged:" + meeting.Describe();
   }
   return meeting.EndWith0({&meeting.node(0), &meeting.node(1), &meeting.coordinator(1)});

@@ -13,6 +13,7 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
 #include "tests/faults/bench.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -103,7 +104,7 @@ std::string TakeAllButOne(Bench& bench, const Hosts& hosts, size_t& descriptors)
   if (!bench.Ends(*client, 0) || !bench.Ends(*host, 0)) {
     return "a node does not end with 0:" + client->Describe() + host->Describe();
   }
-  return CountIn(client->err(), kWhatToDo) == (is_whole ? 0 : 1)
+  return CountOf(client->err(), kWhatToDo) == (is_whole ? 0 : 1)
              ? ""
              : "not told once:" + client->Describe();
 }
@@ -114,7 +115,7 @@ std::string TakeAll(Bench& bench, const Hosts& hosts) {
   if (!ports.Take(kPorts)) return "the fault did not fire";
   const Bench::Node client = StartOn(bench, hosts, 2);
   if (!bench.Ends(*client, 120)) return "it does not end:" + client->Describe();
-  return CountIn(client->err(), kWhatToDo) == 1 ? "" : "nobody is told:" + client->Describe();
+  return CountOf(client->err(), kWhatToDo) == 1 ? "" : "nobody is told:" + client->Describe();
 }
 
 TEST_CASE("F28: an agent waits for a port for its connection, and says what to do") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/faults/bench.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -38,7 +39,7 @@ std::string IgnoreTerm(Bench& bench) {
   }
   if (!bench.Ends(*node, 128 + SIGTERM)) return "it ends with another code:" + node->Describe();
   const std::string told = "did not end within 1 s of SIGTERM: killed";
-  return CountIn(node->err(), told) == 1 ? "" : "nobody is told:" + node->Describe();
+  return CountOf(node->err(), told) == 1 ? "" : "nobody is told:" + node->Describe();
 }
 
 TEST_CASE("F03: a worker that ignores SIGTERM is killed after the grace, and named") {
@@ -111,7 +112,7 @@ std::string ReusePid(Bench& bench, int signal) {
   std::filesystem::rename(job.File("pid.new"), job.File("pid"));
   if (!node->WaitForOut("taken\n")) return DidNotFire(*node);
   if (!node->Wait().has_value()) return "it does not end:" + node->Describe();
-  if (CountIn(node->out(), "killed by 9") > 0) return "a foreign process is killed";
+  if (CountOf(node->out(), "killed by 9") > 0) return "a foreign process is killed";
   return node->out() == "taken\nuntouched\n" ? "" : "a foreign process is told:" + node->Describe();
 }
 
@@ -155,7 +156,7 @@ std::string FillDisk(Bench& bench) {
   job.Touch("go");
   if (!bench.Ends(*node, 0)) return "it does not end with 0:" + node->Describe();
   const std::string told = "warning: 80 lines are missing from log files in " + disk;
-  return CountIn(node->err(), told) == 1 ? "" : "nobody is told:" + node->Describe();
+  return CountOf(node->err(), told) == 1 ? "" : "nobody is told:" + node->Describe();
 }
 
 TEST_CASE("F32: a full disk of the logs holds up no worker, and is told") {

@@ -10,6 +10,7 @@
 #include "tests/faults/bench.h"
 #include "tests/faults/wire.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -37,7 +38,7 @@ std::string RestartCoordinator(Bench& bench) {
   if (!apart.HaveBothSaid(kLost)) return DidNotFire(apart.node(0));
   if (!apart.StartCoordinator()) return DidNotFire(apart.coordinator());
   const auto is_judged = [&] {
-    return apart.Pids() != pids || CountIn(apart.node(0).err(), kBack) > 0;
+    return apart.Pids() != pids || CountOf(apart.node(0).err(), kBack) > 0;
   };
   if (!bench.Eventually(is_judged) || apart.Pids() != pids || !apart.HaveBothSaid(kBack)) {
     return "workers are stopped for a coordinator that came back";
@@ -86,13 +87,13 @@ std::string StopCoordinator(Bench& bench) {
   if (!apart.HaveBothSaid(kGoOn)) return DidNotFire(apart.node(0));
   apart.coordinator().Signal(SIGCONT);
   const auto is_judged = [&] {
-    return apart.Pids() != pids || CountIn(apart.node(0).err(), kBack) > 0;
+    return apart.Pids() != pids || CountOf(apart.node(0).err(), kBack) > 0;
   };
   if (!bench.Eventually(is_judged) || apart.Pids() != pids || !apart.HaveBothSaid(kBack)) {
     return "a node is lost for the time in which the coordinator stood still";
   }
   const std::string end = apart.Finish();
-  if (CountIn(apart.node(0).err() + apart.node(1).err(), "is lost: silent") > 0) {
+  if (CountOf(apart.node(0).err() + apart.node(1).err(), "is lost: silent") > 0) {
     return "a node is lost for the time in which the coordinator stood still";
   }
   return end;
@@ -121,9 +122,9 @@ std::string CutNode(Bench& bench, Wire& wire) {
   const uint64_t cut = wire.counts().cut;
   wire.Cut(2);
   if (!bench.Eventually([&] { return wire.counts().cut > cut; })) return DidNotFire(*nodes[0]);
-  const auto goes_on = [&] { return CountIn(nodes[0]->err(), kGoesOnAlone) > 0; };
+  const auto goes_on = [&] { return CountOf(nodes[0]->err(), kGoesOnAlone) > 0; };
   if (!bench.DefenceBrings(goes_on, kEvicted)) return "a silent node is waited for without end";
-  if (CountIn(nodes[0]->err(), kSilent) != 1) {
+  if (CountOf(nodes[0]->err(), kSilent) != 1) {
     return "the silent node is not named:" + nodes[0]->Describe();
   }
   // The other side knows as well that it is not part of it.
@@ -178,11 +179,11 @@ std::string StopAgent(Bench& bench) {
   bench.NoteDescriptors(*nodes[0]);
   nodes[1]->Signal(SIGSTOP);
   if (!bench.Eventually([&] { return IsStopped(nodes[1]->pid()); })) return DidNotFire(*nodes[1]);
-  const auto goes_on = [&] { return CountIn(nodes[0]->err(), kGoesOnAlone) > 0; };
+  const auto goes_on = [&] { return CountOf(nodes[0]->err(), kGoesOnAlone) > 0; };
   if (!bench.DefenceBrings(goes_on, kEvicted)) {
     return "an agent that stands still is waited for without end";
   }
-  if (CountIn(nodes[0]->err(), kSilent) != 1) {
+  if (CountOf(nodes[0]->err(), kSilent) != 1) {
     return "the agent that stands still is not named:" + nodes[0]->Describe();
   }
   if (!IsStopped(nodes[1]->pid()) || job.PidOfRank(1) != old) return DidNotFire(*nodes[1]);
@@ -204,7 +205,7 @@ std::string StopAgent(Bench& bench) {
   }
   // With both, without the one, with both again.
   const std::string& err = nodes[0]->err();
-  if (CountIn(err, " assigned run=") != 3 || CountIn(err, " restart=0 ") != 3) {
+  if (CountOf(err, " assigned run=") != 3 || CountOf(err, " restart=0 ") != 3) {
     return "not one round without it and one with it again, both for free:" + nodes[0]->Describe();
   }
   return "";
@@ -252,7 +253,7 @@ std::string ResetStreams(Bench& bench) {
   for (size_t times = 1; times <= 3; ++times) {
     proxy.Cut();
     const auto is_judged = [&] {
-      return apart.Pids() != pids || CountIn(apart.node(0).err(), kBack) >= times;
+      return apart.Pids() != pids || CountOf(apart.node(0).err(), kBack) >= times;
     };
     if (!bench.Eventually(is_judged) || apart.Pids() != pids || !apart.HaveBothSaid(kBack, times)) {
       return bench.Says(apart.node(0), "coordinator is lost: ") ? "a reset ends the node"
@@ -287,7 +288,7 @@ std::string FailTwice(Bench& bench) {
   for (const size_t i : {size_t{0}, size_t{1}}) {
     const std::optional<int> code = apart.node(i).Wait();
     if (code == 128 + SIGABRT) return "the second failure is named for the first";
-    const bool is_named = CountIn(apart.node(i).err(), "rank      : 1") > 0;
+    const bool is_named = CountOf(apart.node(i).err(), "rank      : 1") > 0;
     if (code != 128 + SIGKILL || !is_named)
       return "rank 1 is not named:" + apart.node(i).Describe();
   }

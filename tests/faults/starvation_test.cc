@@ -9,6 +9,7 @@
 #include "tests/faults/apart.h"
 #include "tests/faults/bench.h"
 #include "tests/faults/cpu_quota.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -42,7 +43,7 @@ std::string Starve(Bench& bench, const CpuQuota& quota) {
   if (!apart.AwaitWorkers(1)) return "no restart:" + apart.node(1).Describe();
   for (const size_t i : {size_t{0}, size_t{1}}) {
     const std::string err = apart.node(i).err();
-    if (CountIn(err, "is lost") + CountIn(err, "coordinator lost") > 0) {
+    if (CountOf(err, "is lost") + CountOf(err, "coordinator lost") > 0) {
       return "somebody is lost:" + apart.node(i).Describe();
     }
   }

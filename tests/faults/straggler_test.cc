@@ -7,6 +7,7 @@
 
 #include "tests/faults/bench.h"
 #include "tests/faults/cpu_quota.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -44,8 +45,8 @@ std::string SlowDown(Bench& bench, std::unique_ptr<CpuQuota>& quota) {
   if (!bench.Eventually([&] { return !LineWith(node->err(), kSlow).empty(); })) {
     return "nobody is told:" + node->Describe();
   }
-  if (CountIn(node->err(), kSlow) != 1 ||
-      CountIn(LineWith(node->err(), kSlow), " a step by itself, the others ") != 1) {
+  if (CountOf(node->err(), kSlow) != 1 ||
+      CountOf(LineWith(node->err(), kSlow), " a step by itself, the others ") != 1) {
     return "not told once, or without figures:" + node->Describe();
   }
   if (quota->throttled() == 0) return "the fault did not fire";

@@ -12,6 +12,7 @@
 
 #include "tests/faults/bench.h"
 #include "tests/faults/hung_disk.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -41,8 +42,8 @@ std::string GivesUp(const Bench& bench, Subprocess& node, int rank, int pid, int
   if (!code.has_value()) return "a worker that does not die is waited for without end";
   if (code != exit_code) return "it ends with another code:" + node.Describe();
   const std::string after = " after SIGKILL: the kernel holds it (";
-  if (CountIn(node.err(), who + " lives on 5 s" + after) != 1 ||
-      CountIn(node.err(), "error: " + who + " lives on 60 s" + after) != 1) {
+  if (CountOf(node.err(), who + " lives on 5 s" + after) != 1 ||
+      CountOf(node.err(), "error: " + who + " lives on 60 s" + after) != 1) {
     return "nobody is told:" + node.Describe();
   }
   return "";
@@ -109,8 +110,8 @@ std::string GoOnWithout(Bench& bench) {
   if (!job.WaitForFile("up0.1")) return "the other node does not go on:" + nodes[0]->Describe();
   const std::string left =
       " left: rank 1 (pid " + std::to_string(pid) + ") lives on 60 s after SIGKILL: ";
-  if (CountIn(nodes[0]->err(), left) != 1 ||
-      CountIn(nodes[0]->err(), "; going on with 1 node and 1 rank instead of 2 and 2") != 1) {
+  if (CountOf(nodes[0]->err(), left) != 1 ||
+      CountOf(nodes[0]->err(), "; going on with 1 node and 1 rank instead of 2 and 2") != 1) {
     return "the other node is not told:" + nodes[0]->Describe();
   }
   const std::string grown = bench.CheckDescriptors();

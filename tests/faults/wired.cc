@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::testing {
 
 void Wired::Start(const std::vector<int>& hosts, const std::vector<std::string>& more,
@@ -85,7 +87,7 @@ std::string Wired::Describe() const {
 
 size_t Wired::Count(const std::string& text) const {
   size_t count = 0;
-  for (const Bench::Node& node : nodes_) count += CountIn(node->err(), text);
+  for (const Bench::Node& node : nodes_) count += CountOf(node->err(), text);
   return count;
 }
 

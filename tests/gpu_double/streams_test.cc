@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/gpu_double/double_api.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 
 namespace ddprun::gpu_double {
@@ -246,7 +247,7 @@ TEST_CASE("leaks: named by kind until they are given back") {
   const std::string before = Api().ddprun_double_leaks();
   CudaEvent event = nullptr;
   Api().cuEventCreate(&event, 0);
-  CHECK(std::string(Api().ddprun_double_leaks()).find("events=1") != std::string::npos);
+  CHECK(Api().ddprun_double_leaks() == Contains("events=1"));
   Api().cuEventDestroy_v2(event);
   CHECK(std::string(Api().ddprun_double_leaks()) == before);
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/e2e/job.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 
@@ -139,9 +140,9 @@ void CheckRuns(const std::string& example, const std::string& master) {
                   "\nconnected\n";
     }
     CHECK_MESSAGE(SortedLines(pod.out()) == SortedLines(expected), pod.Describe());
-    CHECK_MESSAGE(pod.err().find("warning") == std::string::npos, pod.Describe());
+    CHECK(pod.err() != Contains("warning"));
     // A pod's name leads to its address: Gloo needs no help.
-    CHECK_MESSAGE(pod.err().find("GLOO_SOCKET_IFNAME") == std::string::npos, pod.Describe());
+    CHECK(pod.err() != Contains("GLOO_SOCKET_IFNAME"));
   }
 
   cluster.PutTrain("exit:3@3 wait");
@@ -150,8 +151,8 @@ void CheckRuns(const std::string& example, const std::string& master) {
   REQUIRE_MESSAGE(a->Wait() == 3, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 3, b->Describe());
   const std::string said = "exit code 3: that of rank 3 on " + pods[1].host;
-  CHECK_MESSAGE(a->err().find(said) != std::string::npos, a->Describe());
-  CHECK_MESSAGE(b->err().find(said) != std::string::npos, b->Describe());
+  CHECK(a->err() == Contains(said));
+  CHECK(b->err() == Contains(said));
 }
 
 TEST_CASE("k8s: a cluster would take the examples") {
@@ -181,7 +182,7 @@ TEST_CASE("k8s: the check finds a misspelt field and a value of the wrong type")
     std::ofstream(file) << text.replace(at, std::string(good).size(), bad);
     const auto check = Check(file);
     CHECK_MESSAGE(check->Wait() == 1, check->Describe());
-    CHECK_MESSAGE(check->out().find(said) != std::string::npos, check->Describe());
+    CHECK(check->out() == Contains(said));
   }
 }
 

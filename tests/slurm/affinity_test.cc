@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_split.h"
 #include "tests/slurm/lab.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 
@@ -75,7 +75,7 @@ TEST_CASE("affinity: exclusive workers that are more than the task's CPUs are re
                              .steps = {"print:{rank}"}});
   CHECK(result.code == 120);
   CHECK(result.out == "");
-  testing::Holds(result.err, "has 1 physical cores for 2 workers");
+  CHECK(result.err == Contains("has 1 physical cores for 2 workers"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/slurm/lab.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::slurm {
 namespace {

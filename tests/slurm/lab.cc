@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::slurm {
 
@@ -56,13 +57,7 @@ Words SortedLines(const std::string& text) {
   return lines;
 }
 
-int CountOf(const std::string& text, const std::string& what) {
-  int count = 0;
-  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
-  return count;
-}
-
-bool WaitForCount(const Subprocess& process, const std::string& text, int count) {
+bool WaitForCount(const Subprocess& process, const std::string& text, size_t count) {
   return Eventually([&] { return CountOf(process.out(), text) == count; });
 }
 
@@ -184,7 +179,7 @@ std::string Batch::out() const {
   return std::filesystem::exists(path) ? testing::ReadFile(path) : "";
 }
 
-bool Batch::WaitForOut(const std::string& text, int count) const {
+bool Batch::WaitForOut(const std::string& text, size_t count) const {
   return Eventually([&] { return CountOf(out(), text) >= count; });
 }
 

@@ -34,10 +34,8 @@ Result Run(const Step& step);
 std::string Output(Words argv);
 
 Words SortedLines(const std::string& text);
-int CountOf(const std::string& text, const std::string& what);
-
 // Until `text` was written `count` times to stdout.
-bool WaitForCount(const testing::Subprocess& process, const std::string& text, int count);
+bool WaitForCount(const testing::Subprocess& process, const std::string& text, size_t count);
 
 // No process of ddprun or of its workers lives on any node, guardians included. Waits for it.
 void CheckNoProcessIsLeft();
@@ -66,7 +64,7 @@ class Batch {
   // Of a requeued job, which Slurm lets wait for 120 s; once its last run is over on all nodes.
   void StartAgain() const;
   std::string out() const;  // of the script and its steps, so far
-  bool WaitForOut(const std::string& text, int count = 1) const;
+  bool WaitForOut(const std::string& text, size_t count = 1) const;
 
  private:
   const testing::TempDir folder_;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tests/slurm/lab.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 
 namespace ddprun::slurm {
@@ -36,7 +36,7 @@ void CheckMeetsAtNext(const std::string& holder) {
   const Words lines = SortedLines(srun.out());
   REQUIRE_MESSAGE(lines.size() == 4, srun.Describe());
   CHECK(Words(lines.begin(), lines.end() - 1) == Words{"0", "1", "WORLD_SIZE=2"});
-  testing::Holds(srun.err(), "n1:" + lines[3].substr(5));
+  CHECK(srun.err() == Contains("n1:" + lines[3].substr(5)));
   CheckNothingIsLeft();
 }
 

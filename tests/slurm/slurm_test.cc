@@ -12,14 +12,13 @@
 #include "absl/strings/str_join.h"
 #include "tests/gates/gates.h"
 #include "tests/slurm/lab.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::slurm {
 namespace {
 
-using testing::Holds;
 using testing::Runfile;
 using testing::Subprocess;
 using testing::TempDir;
@@ -28,7 +27,7 @@ TEST_CASE("slurm: srun ddprun needs no options") {
   const Result result = Run({.slurm = {"-N4"}, .steps = {"print:{rank}", "env:WORLD_SIZE@0"}});
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "WORLD_SIZE=4"});
-  Holds(result.err, ": 4 nodes, node rank 2, head n1:12");
+  CHECK(result.err == Contains(": 4 nodes, node rank 2, head n1:12"));
   CheckNothingIsLeft();
 }
 
@@ -44,7 +43,7 @@ TEST_CASE(
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(CountOf(result.out, "MASTER_ADDR=127.0.0.1\n") == 4);
   CHECK(CountOf(result.out, "connected\n") == 4);
-  Holds(result.err, "agents, the workers' store and ddp's tcp backend are encrypted");
+  CHECK(result.err == Contains("agents, the workers' store and ddp's tcp backend are encrypted"));
   // The file goes with the job.
   CHECK(std::filesystem::is_empty(folder.path()));
   CheckNothingIsLeft();
@@ -55,8 +54,8 @@ TEST_CASE("slurm: a worker for each GPU of the task") {
       Run({.slurm = {"-N3", "-w", "n[1-3]", "--gpus-per-node=2"}, .steps = {"print:{rank}"}});
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "4", "5"});
-  Holds(result.err, ": 3 nodes, node rank 0, head n1:");
-  Holds(result.err, ", 2 workers each\n");
+  CHECK(result.err == Contains(": 3 nodes, node rank 0, head n1:"));
+  CHECK(result.err == Contains(", 2 workers each\n"));
   // Said for the job, not by each of its nodes.
   CHECK(CountOf(result.err, "OMP_NUM_THREADS is not set") == 1);
 }
@@ -65,7 +64,7 @@ TEST_CASE("slurm: a terminal, which is the first task's alone, makes no job of o
   const std::string step = "srun -N2 --pty " + Runfile("ddprun") + " " + Worker();
   Subprocess script({"/usr/bin/script", "-qec", step + " env:WORLD_SIZE@0", "/dev/null"});
   REQUIRE_MESSAGE(script.Wait() == 0, script.Describe());
-  Holds(script.out(), "WORLD_SIZE=2");
+  CHECK(script.out() == Contains("WORLD_SIZE=2"));
 }
 
 // The lines of workers that say the same on each of `nodes` nodes, sorted.
@@ -84,7 +83,7 @@ TEST_CASE("slurm: --gpus-per-task: a worker for each, who sees all of them, or i
   const Result all = Run({.slurm = slurm, .steps = steps});
   CHECK_MESSAGE(all.code == 0, all.err);
   CHECK(SortedLines(all.out) == OnEach(2, {"0,1,2", "0,1,2", "0,1,2"}));
-  Holds(all.err, ", 3 workers each\n");
+  CHECK(all.err == Contains(", 3 workers each\n"));
   const Result own = Run({.slurm = slurm, .options = {"--virtual_local_rank"}, .steps = steps});
   CHECK_MESSAGE(own.code == 0, own.err);
   CHECK(SortedLines(own.out) == OnEach(2, {"0", "1", "2"}));
@@ -103,7 +102,7 @@ TEST_CASE("slurm: slices of GPUs: a worker for each name, whatever Slurm counts"
   const Result all = Run({.slurm = slurm, .steps = steps});
   CHECK_MESSAGE(all.code == 0, all.err);
   CHECK(SortedLines(all.out) == OnEach(2, {names, names}));
-  Holds(all.err, ", 2 workers each\n");
+  CHECK(all.err == Contains(", 2 workers each\n"));
   const Result own = Run({.slurm = slurm, .options = {"--virtual_local_rank"}, .steps = steps});
   CHECK_MESSAGE(own.code == 0, own.err);
   CHECK(SortedLines(own.out) == OnEach(2, {first, second}));
@@ -113,7 +112,7 @@ TEST_CASE("slurm: node ranks follow Slurm's") {
   const Result result = Run({.slurm = {"-N2", "-w", "n4,n3"}, .steps = {"env:GROUP_RANK@1"}});
   CHECK_MESSAGE(result.code == 0, result.err);
   CHECK(SortedLines(result.out) == Words{"GROUP_RANK=1"});
-  Holds(result.err, ": 2 nodes, node rank 0, head n3:");
+  CHECK(result.err == Contains(": 2 nodes, node rank 0, head n3:"));
 }
 
 TEST_CASE("slurm: fewer nodes than the step has, a range, an id of the user's") {
@@ -132,8 +131,8 @@ TEST_CASE("slurm: a failing worker's code, one report and a line from each other
   const Result result = Run({.slurm = {"-N4"}, .steps = {"err:boom@2", "exit:7@2", "wait"}});
   CHECK_MESSAGE(result.code == 7, result.err);
   CHECK(CountOf(result.err, "Root Cause") == 1);
-  Holds(result.err, "host      : n3 (node_rank: 2)");
-  Holds(result.err, "  boom\n");
+  CHECK(result.err == Contains("host      : n3 (node_rank: 2)"));
+  CHECK(result.err == Contains("  boom\n"));
   CHECK(CountOf(result.err, "ddprun: exit code 7: that of rank 2 on n3; n1 prints the report\n") ==
         3);
   CHECK(CountOf(result.err, "ddprun: exit code 7: that of rank 2 on n3\n") == 1);
@@ -150,13 +149,13 @@ TEST_CASE("slurm: what contradicts is one line and 2") {
   CHECK(tasks.code == 2);
   CHECK(tasks.out == "");
   CHECK(CountOf(tasks.err, "ddprun: error: ") == 1);
-  Holds(tasks.err,
-        " has 4 tasks on a node; expected one, which starts that node's workers: srun "
-        "--ntasks-per-node=1");
+  CHECK(tasks.err ==
+        Contains(" has 4 tasks on a node; expected one, which starts that node's workers: srun "
+                 "--ntasks-per-node=1"));
   const Result nodes = Run({.slurm = {"-N2"}, .options = {"--nnodes=3"}, .steps = {"print:x"}});
   CHECK(nodes.code == 2);
   CHECK(CountOf(nodes.err, "ddprun: error: ") == 1);
-  Holds(nodes.err, "--nnodes '3': Slurm step ");
+  CHECK(nodes.err == Contains("--nnodes '3': Slurm step "));
 }
 
 TEST_CASE("slurm: steps of one job at the same time, on the same nodes, are two jobs") {
@@ -230,7 +229,7 @@ TEST_CASE("slurm: the second step of a job on other nodes has its own head") {
   Subprocess salloc({"/usr/bin/salloc", "-N4", "/usr/bin/srun", "-N2", "--relative=2",
                      Runfile("ddprun"), Worker(), "print:{rank}"});
   REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
-  Holds(salloc.err(), ": 2 nodes, node rank 1, head n3:");
+  CHECK(salloc.err() == Contains(": 2 nodes, node rank 1, head n3:"));
   CHECK(SortedLines(salloc.out()) == Words{"0", "1"});
 }
 
@@ -239,7 +238,8 @@ TEST_CASE("slurm: a head that is no node of the step is refused") {
                      Runfile("ddprun"), "--nnodes=2", "--rdzv_endpoint=n1:29400", Worker(),
                      "wait"});
   REQUIRE_MESSAGE(salloc.Wait() == 2, salloc.Describe());
-  Holds(salloc.err(), "n1 is a node of the job and none of this step, whose nodes are 'n[3-4]'");
+  CHECK(salloc.err() ==
+        Contains("n1 is a node of the job and none of this step, whose nodes are 'n[3-4]'"));
 }
 
 TEST_CASE("slurm: scancel stops the workers, and nothing is left") {
@@ -312,7 +312,7 @@ TEST_CASE("slurm: a batch script of three lines") {
   Subprocess sbatch({"/usr/bin/sbatch", "-W", "-w", "n[1-3]", "-o", out, script});
   CHECK_MESSAGE(sbatch.Wait() == 9, sbatch.Describe());
   const std::string text = testing::ReadFile(out);
-  Holds(text, "node rank 2, head n1:");
+  CHECK(text == Contains("node rank 2, head n1:"));
   CHECK(CountOf(text, "Root Cause") == 1);
 }
 

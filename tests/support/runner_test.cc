@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
@@ -114,21 +114,23 @@ TEST_CASE("runner: files that pass end well, each below its name") {
             "skips.cc\nSKIPPED: no \"torch\"\nSKIPPED also: no <GPU>\nSKIPPED: no etcd\n" +
             Summary(5, 0) + "\n");
   CHECK(run.err() == "");
-  Holds(run.Xml(), R"(<testsuites tests="5" failures="0" errors="0" skipped="2" time=)");
-  Holds(run.Xml(), R"(<skipped message="no &#34;torch&#34;; no &#60;GPU&#62;"></skipped>)");
+  CHECK(run.Xml() ==
+        Contains(R"(<testsuites tests="5" failures="0" errors="0" skipped="2" time=)"));
+  CHECK(run.Xml() ==
+        Contains(R"(<skipped message="no &#34;torch&#34;; no &#60;GPU&#62;"></skipped>)"));
 }
 
 TEST_CASE("runner: a failed check is in the output, the line, the code and the XML") {
   Run run({"fails", "passes"});
   CHECK(run.Code() == 1);
-  Holds(run.out(), "fails.cc:8: ERROR: CHECK( seen == 4 ) is NOT correct!");
+  CHECK(run.out() == Contains("fails.cc:8: ERROR: CHECK( seen == 4 ) is NOT correct!"));
   CHECK(LineOf(run.out(), "fails") == "1 passed, 1 failed");
   CHECK(LineOf(run.out(), "passes") == "");
   CHECK(LastLine(run.out()) == Summary(3, 1));
-  Holds(run.Xml(), "name=\"fails: before\" time=\"");
-  Holds(run.Xml(),
-        "fails.cc:8: CHECK( seen == 4 ) with values 3 == 4&#10;  context of the failure");
-  Holds(run.Xml(), "and says why");
+  CHECK(run.Xml() == Contains("name=\"fails: before\" time=\""));
+  CHECK(run.Xml() ==
+        Contains("fails.cc:8: CHECK( seen == 4 ) with values 3 == 4&#10;  context of the failure"));
+  CHECK(run.Xml() == Contains("and says why"));
 }
 
 TEST_CASE("runner: a crash fails its case and those after it, not the other files") {
@@ -136,11 +138,12 @@ TEST_CASE("runner: a crash fails its case and those after it, not the other file
   CHECK(run.Code() == 1);
   // A sanitizer turns the signal into an exit.
   const std::string line = LineOf(run.out(), "crashes");
-  Holds(line, "1 passed, 2 failed (1 of them not run): e");
-  Holds(line, " in \"crashes: here\"");
+  CHECK(line == Contains("1 passed, 2 failed (1 of them not run): e"));
+  CHECK(line == Contains(" in \"crashes: here\""));
   CHECK(LastLine(run.out()) == Summary(3, 2));
-  Holds(run.Xml(), R"(tests="3" failures="0" errors="2" skipped="0")");
-  Holds(run.Xml(), R"(name="crashes: after" time="0.000"><error message="was not run">)");
+  CHECK(run.Xml() == Contains(R"(tests="3" failures="0" errors="2" skipped="0")"));
+  CHECK(run.Xml() ==
+        Contains(R"(name="crashes: after" time="0.000"><error message="was not run">)"));
 }
 
 TEST_CASE("runner: a process that ends well within a case has failed") {
@@ -149,7 +152,7 @@ TEST_CASE("runner: a process that ends well within a case has failed") {
   CHECK(LineOf(run.out(), "exits") ==
         "1 passed, 1 failed: exited with status 0 in \"exits: here, and well\"");
   CHECK(LastLine(run.out()) == Summary(1, 1));
-  Holds(run.Xml(), "<error message=\"exited with status 0\">");
+  CHECK(run.Xml() == Contains("<error message=\"exited with status 0\">"));
 }
 
 TEST_CASE("runner: a process that ends badly after its cases has failed") {
@@ -158,7 +161,7 @@ TEST_CASE("runner: a process that ends badly after its cases has failed") {
   CHECK(LineOf(run.out(), "ends_badly") ==
         "1 passed, 1 failed: exited with status 23 after the last case");
   CHECK(LastLine(run.out()) == Summary(1, 1));
-  Holds(run.Xml(), "<error message=\"exited with status 23 after the last case\">");
+  CHECK(run.Xml() == Contains("<error message=\"exited with status 23 after the last case\">"));
 }
 
 // Long enough for a machine that stands still meanwhile: what a file does before it hangs is seen.
@@ -167,17 +170,17 @@ TEST_CASE("runner: at the limit a file is killed, with its group; what it printe
   Run run({"hangs", "passes"}, limit);
   Run elsewhere({"hangs_elsewhere"}, limit);
   CHECK(run.Code() == 1);
-  Holds(run.out(), "hangs.cc\nprinted before the hang\n");
+  CHECK(run.out() == Contains("hangs.cc\nprinted before the hang\n"));
   CHECK(LineOf(run.out(), "hangs") ==
         "1 passed, 1 failed: was killed at the limit of 5 s in \"hangs: here\"");
   CHECK(LastLine(run.out()) == Summary(3, 1));
-  Holds(run.Xml(), "<error message=\"was killed at the limit of 5 s\">");
+  CHECK(run.Xml() == Contains("<error message=\"was killed at the limit of 5 s\">"));
   CHECK(Eventually([&] { return run.Processes().empty(); }));
   CHECK(run.Left() == std::vector<std::string>{});
 
   // A process that has gone to another group than its own is killed as well.
   CHECK(elsewhere.Code() == 1);
-  Holds(LineOf(elsewhere.out(), "hangs_elsewhere"), "was killed at the limit of 5 s");
+  CHECK(LineOf(elsewhere.out(), "hangs_elsewhere") == Contains("was killed at the limit of 5 s"));
 }
 
 TEST_CASE("runner: a signal ends the file that runs, and the program says how far it came") {
@@ -187,14 +190,14 @@ TEST_CASE("runner: a signal ends the file that runs, and the program says how fa
     REQUIRE(Eventually([&] { return std::filesystem::exists(run.MarkFile()); }));
     run.program().Signal(number);
     CHECK(run.Code() == 128 + number);
-    Holds(run.out(), "hangs.cc\nprinted before the hang\n");
+    CHECK(run.out() == Contains("hangs.cc\nprinted before the hang\n"));
     CHECK(LineOf(run.out(), "fails") == "1 passed, 1 failed");
     CHECK(LineOf(run.out(), "hangs") == std::string("1 passed, 1 failed: was killed, as this "
                                                     "program got ") +
                                             name + ", in \"hangs: here\"");
     CHECK(LineOf(run.out(), "passes") == "0 passed, 2 failed (2 of them not run)");
     CHECK(LastLine(run.out()) == Summary(2, 4));
-    Holds(run.Xml(), R"(<testsuites tests="6" failures="1" errors="3" skipped="0")");
+    CHECK(run.Xml() == Contains(R"(<testsuites tests="6" failures="1" errors="3" skipped="0")"));
     CHECK(Eventually([&] { return run.Processes().empty(); }));
     CHECK(run.Left() == std::vector<std::string>{});
   }
@@ -216,7 +219,7 @@ TEST_CASE("runner: processes that outlive a file end with it, or are not waited 
   CHECK(LastLine(run.out()) == Summary(2, 0));
   CHECK(Eventually([&] { return run.Processes().size() == 1; }));
   for (const int pid : run.Processes()) {
-    Holds(run.out(), "left " + std::to_string(pid) + "\n");
+    CHECK(run.out() == Contains("left " + std::to_string(pid) + "\n"));
     kill(pid, SIGKILL);
   }
 }
@@ -226,7 +229,7 @@ TEST_CASE("runner: a process that a case has forked does not speak for it") {
   CHECK(run.Code() == 1);
   CHECK(LineOf(run.out(), "forks") ==
         "0 passed, 1 failed: exited with status 1 in \"forks: here\"");
-  Holds(run.Xml(), "<error message=\"exited with status 1\"></error>");
+  CHECK(run.Xml() == Contains("<error message=\"exited with status 1\"></error>"));
 }
 
 TEST_CASE("runner: it waits for its files where it was started to ignore SIGCHLD") {
@@ -245,8 +248,8 @@ TEST_CASE("runner: each file finds a new process") {
 TEST_CASE("runner: whatever bytes a test prints, the XML is valid") {
   Run run({"garbage"});
   CHECK(run.Code() == 1);
-  Holds(run.out(), std::string("\x00\x1b[31m\xfe", 7));
-  Holds(run.Xml(), "name=\"garbage: \\xff\\x01 &#60;&#38;&#62; \xc3\xa9\"");
+  CHECK(run.out() == Contains(std::string("\x00\x1b[31m\xfe", 7)));
+  CHECK(run.Xml() == Contains("name=\"garbage: \\xff\\x01 &#60;&#38;&#62; \xc3\xa9\""));
   CHECK(run.Xml().find_first_of(std::string("\x00\x01\x1b\xfe\xff", 5)) == std::string::npos);
 }
 
@@ -262,7 +265,7 @@ TEST_CASE("runner: doctest's filters and Bazel's choose cases; other files are n
   Run by_option({}, {}, {"--test-case=passes: the first,fails: before"});
   CHECK(by_option.Code() == 0);
   CHECK(LastLine(by_option.out()) == Summary(2, 0));
-  Holds(by_option.Xml(), R"(<testsuites tests="2")");
+  CHECK(by_option.Xml() == Contains(R"(<testsuites tests="2")"));
 
   Run by_bazel({}, {{"TESTBRIDGE_TEST_ONLY", "*: before"}}, {"--source-file-exclude=*crashes*"});
   CHECK(by_bazel.Code() == 0);
@@ -270,18 +273,18 @@ TEST_CASE("runner: doctest's filters and Bazel's choose cases; other files are n
 
   Run by_range({}, {}, {"--source-file=*crashes*,*passes*", "--first=3", "--last=4"});
   CHECK(by_range.Code() == 0);
-  CHECK(by_range.out().find("CRASHED") == std::string::npos);
-  Holds(by_range.Xml(), "name=\"crashes: after\"");
-  Holds(by_range.Xml(), "name=\"passes: the first\"");
+  CHECK(by_range.out() != Contains("CRASHED"));
+  CHECK(by_range.Xml() == Contains("name=\"crashes: after\""));
+  CHECK(by_range.Xml() == Contains("name=\"passes: the first\""));
   CHECK(LastLine(by_range.out()) == Summary(2, 0));
 }
 
 TEST_CASE("runner: doctest's list of cases is that of all files") {
   Run run({"crashes", "passes"}, {}, {"--list-test-cases"});
   CHECK(run.Code() == 0);
-  Holds(run.out(), "crashes: here\n");
-  Holds(run.out(), "passes: the first\n");
-  CHECK(run.out().find("hangs") == std::string::npos);
+  CHECK(run.out() == Contains("crashes: here\n"));
+  CHECK(run.out() == Contains("passes: the first\n"));
+  CHECK(run.out() != Contains("hangs"));
   CHECK(run.Xml() == "");
 }
 
@@ -303,7 +306,7 @@ TEST_CASE("runner: files are dealt to shards in turn; a shard without one passes
                      {"TEST_SHARD_STATUS_FILE", folder.File("status")}});
   CHECK(second.Code() == 0);
   CHECK(LastLine(second.out()) == Summary(2, 0));
-  Holds(second.Xml(), "passes: the first");
+  CHECK(second.Xml() == Contains("passes: the first"));
   CHECK(std::filesystem::exists(folder.File("status")));
 
   Run fourth(files, {{"TEST_TOTAL_SHARDS", "4"}, {"TEST_SHARD_INDEX", "3"}});

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
@@ -68,7 +69,7 @@ TEST_CASE("gpu_check: the folder is at most 60 MB and its scripts are whole") {
   CHECK(bytes <= 60'000'000);
   auto list = folder.Run({"--list"}, {});
   CHECK(list->Wait() == 0);
-  CHECK_MESSAGE(list->out().find("shared_killed_4\n") != std::string::npos, list->Describe());
+  CHECK(list->out() == Contains("shared_killed_4\n"));
   auto unknown = folder.Run({"--rows", "nothing"}, {});
   CHECK_MESSAGE(unknown->Wait() == 2, unknown->Describe());
   CHECK(unknown->err() == "run: no row is called 'nothing'; ./run --list names them\n");
@@ -96,7 +97,7 @@ TEST_CASE("gpu_check: a folder that cannot be made is refused before the build")
   const auto refuse = [](const std::string& path, const std::string& words) {
     Subprocess assemble({Runfile("tools/gpu_check_program/assemble"), path});
     CHECK_MESSAGE(assemble.Wait() == 1, assemble.Describe());
-    CHECK_MESSAGE(assemble.err().find(words) != std::string::npos, assemble.Describe());
+    CHECK(assemble.err() == Contains(words));
   };
   refuse(dir.path(), " is not empty and is no folder of tools/gpu_check; give another DIR\n");
   refuse(dir.File("mine"), "/mine (File exists); give another DIR\n");
@@ -108,10 +109,8 @@ TEST_CASE("gpu_check: a machine without a GPU is told so in a line and gets exit
   const Folder folder;
   auto run = folder.Run({}, {{"DDPRUN_CUDA_LIB", "/nowhere/libcuda.so.1"}});
   CHECK_MESSAGE(run->Wait() == 120, run->Describe());
-  CHECK_MESSAGE(
-      run->out().find(" not run  no GPU: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/libcuda.so.1") !=
-          std::string::npos,
-      run->Describe());
+  CHECK(run->out() ==
+        Contains(" not run  no GPU: CUDA driver: DDPRUN_CUDA_LIB: /nowhere/libcuda.so.1"));
   CHECK(folder.HasVerdict("machine", "not run"));
   CHECK(folder.json().find("{\n  \"exit_code\": 120,\n") == 0);
   folder.CheckJsonIsValid();
@@ -125,8 +124,7 @@ TEST_CASE("gpu_check: nowhere to write is told before anything runs") {
   CHECK(run->out() == "");
   run = folder.Run({"--output", "/nowhere/results.json"}, {});
   CHECK_MESSAGE(run->Wait() == 120, run->Describe());
-  CHECK(run->err().find("write \"/nowhere/results.json\": No such file or directory; ") !=
-        std::string::npos);
+  CHECK(run->err() == Contains("write \"/nowhere/results.json\": No such file or directory; "));
 }
 
 TEST_CASE("gpu_check: its rows about collectives run through on the double") {
@@ -147,7 +145,7 @@ TEST_CASE("gpu_check: its rows about collectives run through on the double") {
   }
   for (const char* value :
        {"\"share_4096\": ", "\"bus_gb_s_65536\": ", "\"hidden_share\": ", "\"noticed_s\": "}) {
-    CHECK_MESSAGE(folder.json().find(value) != std::string::npos, value);
+    CHECK(folder.json() == Contains(value));
   }
   folder.CheckJsonIsValid();
 }
@@ -170,7 +168,7 @@ TEST_CASE("gpu_check: training with 16-bit gradients is compared with float32's"
     CHECK_MESSAGE(folder.HasVerdict(row, "ok"), row << ": " << run->Describe());
   }
   for (const char* value : {"\"largest_difference_bf16\": ", "\"largest_difference_fp16\": "}) {
-    CHECK_MESSAGE(folder.json().find(value) != std::string::npos, value);
+    CHECK(folder.json() == Contains(value));
   }
 }
 
@@ -181,7 +179,7 @@ TEST_CASE("gpu_check: ddprun bench runs on the GPUs that are there, and its tabl
   CHECK_MESSAGE(folder.HasVerdict("bench", "ok"), run->Describe());
   for (const char* value : {"\"samples_per_second_dp_1\": ", "\"samples_per_second_ddp_2\": ",
                             "Both ways train the same batches"}) {
-    CHECK_MESSAGE(folder.json().find(value) != std::string::npos, value);
+    CHECK(folder.json() == Contains(value));
   }
   folder.CheckJsonIsValid();
 }
@@ -191,9 +189,7 @@ TEST_CASE("gpu_check: a driver too old for NCCL is told once, and nothing is tri
   auto run = folder.RunOnDouble("all_reduce,shared_sums_2", {{"DDPRUN_DOUBLE_DRIVER", "12080"}});
   CHECK_MESSAGE(run->Wait(kLong) == 1, run->Describe());
   CHECK(folder.HasVerdict("machine", "FAILED"));
-  CHECK_MESSAGE(run->out().find("is built for CUDA 13.0, and the driver serves CUDA 12.8") !=
-                    std::string::npos,
-                run->Describe());
+  CHECK(run->out() == Contains("is built for CUDA 13.0, and the driver serves CUDA 12.8"));
   CHECK(folder.HasVerdict("all_reduce", "not run"));
   CHECK(folder.HasVerdict("shared_sums_2", "not run"));
 }
@@ -205,7 +201,7 @@ TEST_CASE("gpu_check: a row that fails is told with its output, and the exit cod
   CHECK_MESSAGE(run->Wait(kLong) == 1, run->Describe());
   CHECK(folder.HasVerdict("shared_sums_2", "FAILED"));
   CHECK(folder.HasVerdict("shared_training_4", "ok"));
-  CHECK_MESSAGE(folder.json().find("max of float32") != std::string::npos, folder.json());
+  CHECK(folder.json() == Contains("max of float32"));
   folder.CheckJsonIsValid();
 }
 
@@ -217,8 +213,8 @@ TEST_CASE("gpu_check: the step of the trainer is timed with and without the libr
   Subprocess step(
       {folder.path() + "/bin/gpu_check", "step_time", folder.path() + "/digits", "16", "8", "cpu"});
   REQUIRE_MESSAGE(step.Wait(kLong) == 0, step.Describe());
-  CHECK(step.out().find("value with_ms ") != std::string::npos);
-  CHECK(step.out().find("value without_ms ") != std::string::npos);
+  CHECK(step.out() == Contains("value with_ms "));
+  CHECK(step.out() == Contains("value without_ms "));
 }
 
 }  // namespace

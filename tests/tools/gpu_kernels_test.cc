@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -48,8 +49,7 @@ TEST_CASE("gpu_kernels: a changed source is noticed, with nvcc and without") {
   std::ofstream(dir.File(header), std::ios::app) << "// changed\n";
   Subprocess check({dir.File("tools/gpu_kernels"), "--check"});
   CHECK_MESSAGE(check.Wait() == 1, check.Describe());
-  CHECK_MESSAGE(check.err().find("gpu/layers.ptx: its sources have changed") != std::string::npos,
-                check.Describe());
+  CHECK(check.err() == Contains("gpu/layers.ptx: its sources have changed"));
 }
 
 TEST_CASE("gpu_kernels: without nvcc it says where it looked") {
@@ -60,14 +60,13 @@ TEST_CASE("gpu_kernels: without nvcc it says where it looked") {
   nowhere.env = {{"PATH", "/usr/bin:/bin"}, {"CUDA_HOME", "/nowhere"}};
   Subprocess check({Runfile("tools/gpu_kernels"), "--check"}, nowhere);
   CHECK_MESSAGE(check.Wait() == 3, check.Describe());
-  CHECK_MESSAGE(check.err().find("/nowhere/bin") != std::string::npos, check.Describe());
+  CHECK(check.err() == Contains("/nowhere/bin"));
 }
 
 TEST_CASE("gpu_kernels: an argument that is none is an error") {
   Subprocess wrong({Runfile("tools/gpu_kernels"), "--frobnicate"});
   CHECK_MESSAGE(wrong.Wait() == 2, wrong.Describe());
-  CHECK_MESSAGE(wrong.err().find("unknown argument '--frobnicate'") != std::string::npos,
-                wrong.Describe());
+  CHECK(wrong.err() == Contains("unknown argument '--frobnicate'"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rendezvous/base/version.h"
+#include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
@@ -41,19 +42,13 @@ std::vector<std::string> Job(int ranks, const std::string& program,
   return argv;
 }
 
-int CountOf(const std::string& words, const std::string& text) {
-  int count = 0;
-  for (size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++count;
-  return count;
-}
-
 void CheckPasses(int ranks, const std::string& program,
                  const std::vector<std::string>& arguments = {}) {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   CAPTURE(program);
   Subprocess job(Job(ranks, program, arguments), Environment());
   CHECK_MESSAGE(job.Wait(kPatience) == 0, job.Describe());
-  CHECK(CountOf("checks passed", job.out()) == ranks);
+  CHECK(CountOf(job.out(), "checks passed") == ranks);
 }
 
 TEST_CASE("torch: every collective gives what it gives over Gloo, with 1, 2 and 3 ranks") {
@@ -100,7 +95,7 @@ TEST_CASE("torch: the same on two hosts, with one and two ranks each") {
     }
     for (const auto& node : nodes) {
       CHECK_MESSAGE(node->Wait(kPatience) == 0, node->Describe());
-      CHECK(CountOf("checks passed", node->out()) == row.ranks);
+      CHECK(CountOf(node->out(), "checks passed") == row.ranks);
     }
   }
 }
@@ -119,7 +114,7 @@ TEST_CASE("torch: a rank that dies is named to the other, in messages and collec
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Subprocess job(Job(2, "endings.py", {"die"}), Environment());
   CHECK(job.Wait(kPatience) == 128 + 9);
-  CHECK_MESSAGE(CountOf("told: ddp: ", job.out()) == 2, job.Describe());
+  CHECK_MESSAGE(CountOf(job.out(), "told: ddp: ") == 2, job.Describe());
 }
 
 // The interpreter of the rank that fails takes longer to end than the others need to fail of that.
@@ -128,7 +123,7 @@ TEST_CASE("torch: a rank that fails because another one left does not hide the c
   for (int i = 0; i < 3; ++i) {
     Subprocess job(Job(3, "endings.py", {"leave"}), Environment());
     CHECK_MESSAGE(job.Wait(kPatience) == 7, job.Describe());
-    CHECK_MESSAGE(CountOf("exit code 7: that of rank 2", job.err()) == 1, job.Describe());
+    CHECK_MESSAGE(CountOf(job.err(), "exit code 7: that of rank 2") == 1, job.Describe());
   }
 }
 
@@ -140,7 +135,7 @@ TEST_CASE("torch: it runs under torchrun") {
       {torch.torchrun, "--standalone", "--nproc_per_node=2", Runfile("tests/torch/works.py")},
       Environment());
   CHECK_MESSAGE(job.Wait(kPatience) == 0, job.Describe());
-  CHECK(CountOf("checks passed", job.out()) == 2);
+  CHECK(CountOf(job.out(), "checks passed") == 2);
 }
 
 std::string ImportIn(const std::string& python, const std::string& code,
@@ -167,14 +162,13 @@ TEST_CASE("torch: what is missing is one sentence") {
                   "import torch") == 0);
   CHECK(ImportIn(python, "import torch; torch.__version__ = '2.3.1'; import ddprun.torch", {})
             .find("ImportError: ddprun.torch needs PyTorch 2.4 or newer, and this is 2.3.1") == 0);
-  CHECK(ImportIn(python, "import ddprun; ddprun.__version__ = '9.0.0'; import ddprun.torch", {})
-            .find(" is of version " + std::string(kVersion) + ", and this package of 9.0.0.") !=
-        std::string::npos);
+  CHECK(ImportIn(python, "import ddprun; ddprun.__version__ = '9.0.0'; import ddprun.torch", {}) ==
+        Contains(" is of version " + std::string(kVersion) + ", and this package of 9.0.0."));
 }
 
 TEST_CASE("torch: the package has the version of the library") {
   const std::string text = ReadFile(Runfile("python/ddprun/__init__.py"));
-  CHECK(text.find(std::string("__version__ = \"") + kVersion + "\"") != std::string::npos);
+  CHECK(text == Contains(std::string("__version__ = \"") + kVersion + "\""));
 }
 
 }  // namespace

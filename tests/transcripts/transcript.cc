@@ -71,9 +71,12 @@ class Runner {
     const Words words = Split(line);
     const std::string& verb = words[0];
     if (verb == "policy") {
-      job_ = std::make_unique<FakeJob>(
-          ParsePolicy(ParseOptions(words, 1)),
-          Beginning{.epoch = Epoch{1}, .instance = {7, 1}, .verdict = {}});
+      const Options options = ParseOptions(words, 1);
+      Beginning beginning{.epoch = Epoch{1}, .instance = {7, 1}, .verdict = {}};
+      if (options.contains("record_limit")) {
+        beginning.record_limit = ParseDuration(options.at("record_limit"));
+      }
+      job_ = std::make_unique<FakeJob>(ParsePolicy(options), beginning);
       return {};
     }
     if (job_ == nullptr) return {"!! the first command must be policy"};

@@ -9,6 +9,7 @@
 // A block is commands, a line of four dashes, the expected lines, an empty line. Commands:
 //   policy k=v...   min max max_restarts max_same_failure max_node_losses max_preemptions backoff
 //                   budget_period last_call join_timeout evict_after static (first command)
+//                   record_limit, of its first coordinator
 //   set NODE k=v...     workers role rank addr from accepted port host endpoint nnodes=MIN:MAX run
 //                       slurm_job slurm_step slurm_nodes max_restarts max_same_failure
 //                       max_node_losses backoff

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/transcripts/transcript.h"
 
@@ -39,7 +40,7 @@ TEST_CASE("transcripts: the machine says what they say") {
     CAPTURE(file.string());
     const std::string expected = ddprun::testing::ReadFile(file);
     const std::string seen = RunTranscript(expected);
-    CHECK(seen.find("!!") == std::string::npos);
+    CHECK(seen != Contains("!!"));
     if (is_rewriting && seen != expected) {
       std::ofstream(file, std::ios::binary) << seen;
       MESSAGE("rewritten: " << file.string());
@@ -54,8 +55,8 @@ TEST_CASE("transcripts: a wrong expectation and an unknown command are seen") {
       "policy min=1 max=1\njoin a\n----\na: drain 1.1 \"never\"\n\nfly a\n----\n\n";
   const std::string seen = RunTranscript(wrong);
   CHECK(seen != wrong);
-  CHECK(seen.find("a: assign 1.1 node_rank=0/1") != std::string::npos);
-  CHECK(seen.find("!! unknown command: fly a") != std::string::npos);
+  CHECK(seen == Contains("a: assign 1.1 node_rank=0/1"));
+  CHECK(seen == Contains("!! unknown command: fly a"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ddp/c.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_processes.h"
 #include "tests/worker_runtime/c_face_ranks.h"
 
@@ -47,7 +48,7 @@ inline void CheckDeadRankIsNamed(ddprun::testing::RankProcesses& ranks) {
     const std::string said = ranks.Hear(rank);
     CAPTURE(said);
     CHECK(said.rfind("UNAVAILABLE: ", 0) == 0);
-    CHECK(said.find("rank 1") != std::string::npos);
+    CHECK(said == Contains("rank 1"));
     CHECK(ranks.Await(rank) == 0);
   }
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/skip.h"
@@ -34,7 +35,7 @@ TEST_CASE("checkpoint: what was saved is loaded, bit for bit") {
   Model loaded = Blank();
   Checkpoint checkpoint = alone.Open();
   const auto state = checkpoint.LoadLatest(loaded.Tensors());
-  REQUIRE_MESSAGE(state.ok(), Message(state.status()));
+  REQUIRE_MESSAGE(state.ok(), state.status().message());
   REQUIRE(state->has_value());
   CHECK((*state)->step == 77);
   CHECK((*state)->sampler.epoch == 4);
@@ -91,7 +92,7 @@ struct Damaged {
     Model loaded = Blank();
     Checkpoint checkpoint = alone.Open();
     const auto state = checkpoint.LoadLatest(loaded.Tensors());
-    REQUIRE_MESSAGE(state.ok(), Message(state.status()));
+    REQUIRE_MESSAGE(state.ok(), state.status().message());
     REQUIRE((*state)->step == 1);
     REQUIRE(loaded == Model{});
     REQUIRE(checkpoint.refused().size() == 1);
@@ -113,7 +114,7 @@ TEST_CASE("checkpoint: any flipped byte is refused, and the previous file is use
     bad[i] = static_cast<char>(bad[i] ^ 0x10);
     const std::string refused = newest.Refused(bad);
     REQUIRE(refused.find("refused checkpoint \"" + newest.path + "\": ") == 0);
-    if (i >= 8) REQUIRE(refused.find("checksum") != std::string::npos);
+    if (i >= 8) REQUIRE(refused == Contains("checksum"));
   }
 }
 
@@ -125,7 +126,7 @@ TEST_CASE("checkpoint: a file of an earlier version is an error, not damage") {
   Checkpoint reader = newest.alone.Open();
   const absl::Status status = reader.LoadLatest(model.Tensors()).status();
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(Message(status).find("an earlier version of this library wrote it") != std::string::npos);
+  CHECK(status.message() == Contains("an earlier version of this library wrote it"));
   CHECK(model == Blank());
 }
 
@@ -149,7 +150,7 @@ TEST_CASE("checkpoint: when all are damaged it is an error and nothing is touche
   Model loaded = Blank();
   const auto state = alone.Open().LoadLatest(loaded.Tensors());
   CHECK(state.status().code() == absl::StatusCode::kDataLoss);
-  CHECK(Message(state.status()).find("all 2 are damaged") != std::string::npos);
+  CHECK(state.status().message() == Contains("all 2 are damaged"));
   CHECK(loaded == Blank());
 }
 
@@ -174,20 +175,21 @@ TEST_CASE("checkpoint: one of another model is an error that names the differenc
     const auto state = alone.Open().LoadLatest(tensors);
     CHECK(state.status().code() == absl::StatusCode::kFailedPrecondition);
     CHECK(model == Blank());
-    return Message(state.status());
+    return std::string(state.status().message());
   };
   std::vector<Tensor> renamed = model.Tensors(), smaller = renamed, typed = renamed,
                       fewer = renamed;
   renamed[1].name = "momentum";
-  CHECK(load(renamed).find("it has 'velocity', 2 x float64 where the model has 'momentum', 2 x "
-                           "float64") != std::string::npos);
+  CHECK(load(renamed) ==
+        Contains("it has 'velocity', 2 x float64 where the model has 'momentum', 2 x "
+                 "float64"));
   smaller[0].count = 2;
-  CHECK(load(smaller).find("'weights', 3 x float32 where the model has 'weights', 2 x float32") !=
-        std::string::npos);
+  CHECK(load(smaller) ==
+        Contains("'weights', 3 x float32 where the model has 'weights', 2 x float32"));
   typed[0].dtype = DType::kInt32;
-  CHECK(load(typed).find("the model has 'weights', 3 x int32") != std::string::npos);
+  CHECK(load(typed) == Contains("the model has 'weights', 3 x int32"));
   fewer.pop_back();
-  CHECK(load(fewer).find("where the model has only 2 tensors") != std::string::npos);
+  CHECK(load(fewer) == Contains("where the model has only 2 tensors"));
 }
 
 TEST_CASE("checkpoint: a directory that cannot be written is an error that names it") {
@@ -197,7 +199,7 @@ TEST_CASE("checkpoint: a directory that cannot be written is an error that names
   Checkpoint below_file(alone.group.communicator(0), {.directory = alone.dir.File("file/sub")});
   const absl::Status status = below_file.Save(State(1), model.Tensors());
   CHECK_FALSE(status.ok());
-  CHECK(Message(status).find(alone.dir.File("file/sub")) != std::string::npos);
+  CHECK(status.message() == Contains(alone.dir.File("file/sub")));
 }
 
 TEST_CASE("checkpoint: a directory without write permission leaves what is there") {
@@ -209,7 +211,7 @@ TEST_CASE("checkpoint: a directory without write permission leaves what is there
   const absl::Status status = alone.Open().Save(State(2), model.Tensors());
   ::chmod(alone.dir.path().c_str(), 0700);
   CHECK(status.code() == absl::StatusCode::kPermissionDenied);
-  CHECK(Message(status).find("save in \"" + alone.dir.path().string() + "\": ") == 0);
+  CHECK(status.message().find("save in \"" + alone.dir.path().string() + "\": ") == 0);
   CHECK(Names(alone.dir.path()) == std::set<std::string>{"checkpoint-000001-step-1.ckpt"});
 }
 
@@ -228,7 +230,7 @@ TEST_CASE("checkpoint: a full disk leaves the previous one and no half file") {
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
   std::signal(SIGXFSZ, old_handler);
 
-  CHECK(Message(status) ==
+  CHECK(status.message() ==
         "write \"" + alone.dir.File("checkpoint-000002-step-2.ckpt") +
             "\": File too large; make room, keep fewer checkpoints or save in another directory; "
             "what was saved before is whole");
@@ -266,9 +268,9 @@ TEST_CASE("checkpoint: a directory that cannot be written is found before anythi
   CHECK(Names(path).empty());
   WriteFile(alone.dir.File("file"), "in the way");
   Checkpoint bad(alone.group.communicator(0), {.directory = alone.dir.File("file")});
-  CHECK(Message(bad.CheckWritable()).find("\"" + alone.dir.File("file")) != std::string::npos);
+  CHECK(bad.CheckWritable().message() == Contains("\"" + alone.dir.File("file")));
   Checkpoint no_files(alone.group.communicator(0), {.directory = "/proc/self"});
-  CHECK(Message(no_files.CheckWritable()).find("save in \"/proc/self\": ") == 0);
+  CHECK(no_files.CheckWritable().message().find("save in \"/proc/self\": ") == 0);
 }
 
 TEST_CASE("checkpoint: every rank loads what rank 0 has, whoever wrote it") {
@@ -318,7 +320,7 @@ TEST_CASE("checkpoint: every rank gets rank 0's error and its refusals") {
     Checkpoint checkpoint(communicator, {.directory = dir.path().string()});
     const auto state = checkpoint.LoadLatest(model.Tensors());
     const std::lock_guard<std::mutex> lock(mutex);
-    messages.push_back(Message(state.status()));
+    messages.emplace_back(state.status().message());
     CHECK(checkpoint.refused().size() == 1);
   });
   REQUIRE(messages.size() == 3);
@@ -347,8 +349,8 @@ TEST_CASE("checkpoint: a rank whose tensors have no memory fails all ranks at on
     CAPTURE(status.ToString());
     CHECK(status.code() == (communicator.rank() == 1 ? absl::StatusCode::kInvalidArgument
                                                      : absl::StatusCode::kAborted));
-    CHECK(Message(status).find("broadcast (float32 x 3, root 0): the input is a null pointer") !=
-          std::string::npos);
+    CHECK(status.message() ==
+          Contains("broadcast (float32 x 3, root 0): the input is a null pointer"));
   });
 }
 

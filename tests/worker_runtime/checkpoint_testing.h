@@ -47,8 +47,6 @@ inline std::set<std::string> Names(const std::filesystem::path& dir) {
   return names;
 }
 
-inline std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
 // One rank's checkpoints in a directory of the test's own.
 struct Alone {
   ddprun::testing::TempDir dir;
@@ -60,7 +58,7 @@ struct Alone {
   void Save(int64_t step, Model model = {}) {
     Checkpoint checkpoint = Open();
     const absl::Status status = checkpoint.Save(State(step), model.Tensors());
-    REQUIRE_MESSAGE(status.ok(), Message(status));
+    REQUIRE_MESSAGE(status.ok(), status.message());
   }
 };
 

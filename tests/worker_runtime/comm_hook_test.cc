@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/thread_group.h"
 #include "tests/support/torch_python.h"
@@ -22,8 +23,6 @@ using ddprun::testing::ThreadGroup;
 using testing::RunScript;
 using testing::ScriptStep;
 using Kind = ScriptStep::Kind;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 std::unique_ptr<Work> AllReduce(const GradientBucket& bucket, Communicator& communicator,
                                 ReduceOp op) {
@@ -161,10 +160,9 @@ TEST_CASE("hooks: one that returns no work ends the group in words") {
     if (status.ok()) status = replica.ddp.RegisterCommHook(hook);
     if (status.ok()) status = replica.Step(1);
   });
-  CHECK(Message(statuses[1]) == "the communication hook returned no work for bucket 1");
+  CHECK(statuses[1].message() == "the communication hook returned no work for bucket 1");
   CHECK(statuses[0].code() == absl::StatusCode::kAborted);
-  CHECK(Message(statuses[0]).find("rank 1: the communication hook returned no work") !=
-        std::string::npos);
+  CHECK(statuses[0].message() == Contains("rank 1: the communication hook returned no work"));
 }
 
 // Rank 1's hook fails; the other rank hears of it at once and does not wait in its bucket.
@@ -177,7 +175,7 @@ void CheckEnds(const CommHook& failing, const std::string& words) {
     CHECK(ddp.RegisterCommHook(communicator.rank() == 1 ? failing : Sum).ok());
     absl::Status status = ddp.GradientReady(0);
     if (status.ok()) status = ddp.Finish();
-    CHECK_MESSAGE(Message(status).find(words) != std::string::npos, Message(status));
+    CHECK(status.message() == Contains(words));
   });
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/thread_group.h"
 
@@ -16,8 +17,6 @@ namespace ddp {
 namespace {
 
 using ddprun::testing::ThreadGroup;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // One rank's replica: `sizes` float32 parameters "p0", "p1", ..., filled with its rank.
 struct Replica {
@@ -64,7 +63,7 @@ std::vector<absl::Status> OnAllRanks(int world_size,
 }
 
 void CheckAllOk(const std::vector<absl::Status>& statuses) {
-  for (const absl::Status& status : statuses) CHECK_MESSAGE(status.ok(), Message(status));
+  for (const absl::Status& status : statuses) CHECK_MESSAGE(status.ok(), status.message());
 }
 
 TEST_CASE("ddp: every rank starts from rank 0's parameters") {
@@ -135,7 +134,7 @@ TEST_CASE("ddp: NoSync ends with its last guard, moved or nested") {
   }
   CHECK(replica.Backward(1).ok());
   CHECK_FALSE(replica.Backward(1).ok());
-  CHECK(Message(replica.ddp.Finish()).find("a gradient of this pass was refused: ") == 0);
+  CHECK(replica.ddp.Finish().message().find("a gradient of this pass was refused: ") == 0);
   CHECK(replica.Backward(1).ok());
   CHECK(replica.ddp.Finish().ok());
 }
@@ -196,7 +195,7 @@ std::vector<absl::Status> WithOddRank(const std::function<void(DistributedDataPa
 void CheckAllSay(const std::vector<absl::Status>& statuses, const std::string& message) {
   for (const absl::Status& status : statuses) {
     CHECK(status.code() == absl::StatusCode::kInvalidArgument);
-    CHECK(Message(status) == message);
+    CHECK(status.message() == message);
   }
 }
 
@@ -261,12 +260,12 @@ TEST_CASE("ddp: a name registered twice or memory that is missing fails at Final
     DistributedDataParallel ddp(group.communicator(0));
     ddp.AddParameter("w", memory, 10, DType::kFloat32);
     ddp.AddParameter("w", memory, 10, DType::kFloat32);
-    CHECK(Message(ddp.Finalize()) == "parameter 'w' was registered twice");
+    CHECK(ddp.Finalize().message() == "parameter 'w' was registered twice");
   }
   ThreadGroup group(1);
   DistributedDataParallel ddp(group.communicator(0));
   ddp.AddParameter("w", nullptr, 10, DType::kFloat32);
-  CHECK(Message(ddp.Finalize()) == "parameter 'w' of 10 elements has no memory");
+  CHECK(ddp.Finalize().message() == "parameter 'w' of 10 elements has no memory");
 }
 
 TEST_CASE("ddp: a rank that misses a gradient fails all ranks, and the message says which") {
@@ -283,12 +282,11 @@ TEST_CASE("ddp: a rank that misses a gradient fails all ranks, and the message s
     return replica.ddp.Finish();
   });
   CHECK(statuses[1].code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(Message(statuses[1]).find("1 of 3 parameters got no gradient: 'p1'") != std::string::npos);
+  CHECK(statuses[1].message() == Contains("1 of 3 parameters got no gradient: 'p1'"));
   CHECK(statuses[0].code() == absl::StatusCode::kAborted);
   // Behind the name of the bucket, where the rank already waits for one.
-  CHECK(Message(statuses[0]).find("rank 1: Expected to have finished reduction") !=
-        std::string::npos);
-  CHECK(Message(statuses[0]).find("'p1'") != std::string::npos);
+  CHECK(statuses[0].message() == Contains("rank 1: Expected to have finished reduction"));
+  CHECK(statuses[0].message() == Contains("'p1'"));
 }
 
 TEST_CASE("ddp: calls in the wrong order are refused") {
@@ -308,7 +306,7 @@ TEST_CASE("ddp: calls in the wrong order are refused") {
   CHECK(replica.ddp.Finalize().code() == absl::StatusCode::kFailedPrecondition);
   float late = 0;
   replica.ddp.AddParameter("late", &late, 1, DType::kFloat32);
-  CHECK(Message(replica.ddp.Finish()) == "parameter 'late' was registered after Finalize()");
+  CHECK(replica.ddp.Finish().message() == "parameter 'late' was registered after Finalize()");
 }
 
 TEST_CASE("ddp: calls of two threads may follow each other, and those that overlap are told") {
@@ -323,7 +321,7 @@ TEST_CASE("ddp: calls of two threads may follow each other, and those that overl
     }
     if (absl::Status status = replica.Backward(1); !status.ok()) return status;
     const auto overlapped = [](const absl::Status& status) {
-      return Message(status).find("while another thread is in a call") != std::string::npos;
+      return status.message().find("while another thread is in a call") != std::string::npos;
     };
     absl::Status finished;
     std::thread other([&] {  // its call waits for rank 1

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "tests/support/contains.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -113,7 +115,7 @@ TEST_CASE("env contract: a missing variable is named") {
     if (std::string(name) == "WORLD_SIZE") block["RANK"] = "0";
     auto parsed = Parse(block);
     REQUIRE_FALSE(parsed.ok());
-    CHECK(parsed.status().message().find(name) != std::string::npos);
+    CHECK(parsed.status().message() == Contains(name));
   }
 }
 
@@ -132,7 +134,7 @@ TEST_CASE("env contract: a store that only PyTorch's rank 0 would serve is refus
   block["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   const auto parsed = Parse(block);
   REQUIRE_FALSE(parsed.ok());
-  CHECK(parsed.status().message().find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") != std::string::npos);
+  CHECK(parsed.status().message() == Contains("TORCH_DISABLE_SHARE_RDZV_TCP_STORE"));
 }
 
 }  // namespace

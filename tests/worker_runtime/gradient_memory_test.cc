@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/thread_group.h"
 #include "tests/support/torch_python.h"
@@ -19,8 +20,6 @@ namespace {
 using testing::RunScript;
 using testing::ScriptStep;
 using Kind = ScriptStep::Kind;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 const std::vector<ScriptStep> kAllUsed = {
     {Kind::kPass, {"3210", "0123"}}, {Kind::kZeroGrad, {}},
@@ -56,8 +55,8 @@ TEST_CASE("own gradients: they are what those of the library are, whatever the o
     CAPTURE(&options - &cases.front().second);
     const auto own = RunScript(script, options, {}, true), library = RunScript(script, options);
     for (const int rank : {0, 1}) {
-      REQUIRE_MESSAGE(own[rank].ok(), Message(own[rank].status()));
-      REQUIRE_MESSAGE(library[rank].ok(), Message(library[rank].status()));
+      REQUIRE_MESSAGE(own[rank].ok(), own[rank].status().message());
+      REQUIRE_MESSAGE(library[rank].ok(), library[rank].status().message());
       CHECK(*own[rank] == *library[rank]);
     }
   }
@@ -83,7 +82,7 @@ std::string FinalizeWith(const std::function<void(DistributedDataParallel&, Tens
       ddp.AddParameter("b", tensors.b, 2, DType::kFloat32);
     }
     ddp.AddBuffer("buffer", tensors.buffer, 2, DType::kFloat32);
-    messages[communicator.rank()] = Message(ddp.Finalize());
+    messages[communicator.rank()] = std::string(ddp.Finalize().message());
   });
   CHECK(messages[0].substr(0, 6) == messages[1].substr(0, 6));
   return messages[1];
@@ -104,7 +103,7 @@ TEST_CASE("own gradients: those that cannot be are refused with the parameter's 
   const auto refuses = [](const std::string& words,
                           const std::function<Pair(Tensors&)>& gradients) {
     const std::string message = FinalizeWith(gradients);
-    CHECK_MESSAGE(message.find(words) != std::string::npos, message);
+    CHECK(message == Contains(words));
   };
   CHECK(FinalizeWith([](Tensors& t) {
           return Pair{{t.gradients, 4}, {t.gradients + 4, 2}};
@@ -133,7 +132,7 @@ TEST_CASE("own gradients: all parameters have them on all ranks, or none") {
     ddp.AddParameter("a", tensors.a, 4, DType::kFloat32, {tensors.gradients, 4});
     ddp.AddParameter("b", tensors.b, 2, DType::kFloat32);
   });
-  CHECK(some.find("parameter 'b' was registered without a gradient") != std::string::npos);
+  CHECK(some == Contains("parameter 'b' was registered without a gradient"));
   const auto add = [](DistributedDataParallel& ddp, Tensors& tensors) {
     ddp.AddParameter("a", tensors.a, 4, DType::kFloat32, {tensors.gradients, 4});
     ddp.AddParameter("b", tensors.b, 2, DType::kFloat32, {tensors.gradients + 4, 2});
@@ -156,7 +155,7 @@ TEST_CASE("own gradients: GradientPtr is the program's memory, and a hook is ref
   const absl::Status status =
       ddp.RegisterCommHook([](const GradientBucket&, Communicator&) { return nullptr; });
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(Message(status).find("memory of the program's own") != std::string::npos);
+  CHECK(status.message() == Contains("memory of the program's own"));
 }
 
 }  // namespace

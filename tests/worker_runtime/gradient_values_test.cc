@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/distributed_data_parallel.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -28,8 +29,6 @@ using internal::GradientValues;
 constexpr size_t kCount = 3001;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 std::vector<double> AsDoubles(DType dtype, const std::string& bytes) {
   const size_t count = bytes.size() / SizeOf(dtype);
@@ -131,7 +130,7 @@ TEST_CASE("clipping: norms and gradients are torch's, for every type and order")
     for (DType type : one.types) bytes.push_back(input(type));
     Clipped ours(one.types, bytes);
     const absl::StatusOr<double> norm = ours.ddp.ClipGradNorm(one.max_norm, one.order);
-    REQUIRE_MESSAGE(norm.ok(), Message(norm.status()));
+    REQUIRE_MESSAGE(norm.ok(), norm.status().message());
     const double tolerance = one.types.size() > 1 ? 2e-6 : Tolerance(one.types[0]);
     CHECK(*norm ==
           doctest::Approx(std::stod(ddprun::testing::ReadFile(folder.File(prefix + "norm"))))
@@ -193,12 +192,12 @@ TEST_CASE("clipping: what cannot be clipped is refused in words") {
   CHECK(ours.ddp.ClipGradNorm(-1).status().code() == absl::StatusCode::kInvalidArgument);
   CHECK(*ours.ddp.ClipGradNorm(0) == 0);
   REQUIRE(ours.ddp.GradientReady(1).ok());
-  CHECK(Message(ours.ddp.ClipGradNorm(1).status()) ==
+  CHECK(ours.ddp.ClipGradNorm(1).status().message() ==
         "ClipGradNorm in the middle of a backward pass: call Finish() first");
   CHECK_FALSE(ours.ddp.CountNonFinite().ok());
 
   Clipped whole({DType::kInt32}, {std::string(4, '\0')});
-  CHECK(Message(whole.ddp.ClipGradNorm(1).status()) ==
+  CHECK(whole.ddp.ClipGradNorm(1).status().message() ==
         "ClipGradNorm: the gradient of '0' is int32, and only floating-point types can be scaled "
         "or not finite");
   float late = 0;

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "tests/support/contains.h"
 #include "tests/support/rank_threads.h"
 
 namespace ddp::internal {
@@ -46,9 +47,8 @@ TEST_CASE("join rounds: different acts and different divisors are told in one wo
     });
     for (const std::string& word : words) {
       CAPTURE(word);
-      CHECK(word.find(has_other_act ? "rank 0 begins a backward pass while rank 1 begins a "
-                                    : "divide_by_initial_world_size is false on rank 0") !=
-            std::string::npos);
+      CHECK(word == Contains(has_other_act ? "rank 0 begins a backward pass while rank 1 begins a "
+                                           : "divide_by_initial_world_size is false on rank 0"));
     }
   }
 }

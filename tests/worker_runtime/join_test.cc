@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ddp/distributed_data_parallel.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/thread_group.h"
 #include "tests/support/torch_python.h"
@@ -16,8 +17,6 @@ namespace {
 using ddprun::testing::ThreadGroup;
 using testing::ScriptStep;
 using Kind = ScriptStep::Kind;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // `short_rank` has two batches fewer.
 std::vector<ScriptStep> Uneven(Kind join, int short_rank) {
@@ -74,7 +73,7 @@ TEST_CASE("join: ranks without any batch and a second join work") {
       for (int step = 0; step < communicator.rank() * epoch; ++step) {
         // A refused gradient is none, and the pass is announced once all the same, and reduced.
         CHECK_FALSE(replica.ddp.GradientReady(99).ok());
-        CHECK(Message(replica.Step()).find("a gradient of this pass was refused: ") == 0);
+        CHECK(replica.Step().message().find("a gradient of this pass was refused: ") == 0);
         replica.weight += 1;
       }
       if (!join->Wait().ok()) return;
@@ -98,7 +97,7 @@ TEST_CASE("join: a rank that leaves without Wait ends the group in words") {
     if (status.ok()) status = join->Wait();
   });
   CHECK(status.code() == absl::StatusCode::kAborted);
-  CHECK(Message(status).find("rank 1 has left a Join without Wait()") != std::string::npos);
+  CHECK(status.message() == Contains("rank 1 has left a Join without Wait()"));
 }
 
 TEST_CASE("join: active ranks that do different things are told so") {
@@ -115,9 +114,8 @@ TEST_CASE("join: active ranks that do different things are told so") {
     if (communicator.rank() == 2) status = replica.ddp.BroadcastBuffers();
   });
   for (const absl::Status& status : statuses) {
-    CHECK_MESSAGE(Message(status).find("rank 1 begins a backward pass while rank 2 begins a "
-                                       "broadcast of buffers") != std::string::npos,
-                  Message(status));
+    CHECK(status.message() == Contains("rank 1 begins a backward pass while rank 2 begins a "
+                                       "broadcast of buffers"));
   }
 }
 
@@ -131,9 +129,8 @@ TEST_CASE("join: ranks that divide by different numbers are told so") {
     if (join.ok()) statuses[communicator.rank()] = join->Wait();
   });
   for (const absl::Status& status : statuses) {
-    CHECK_MESSAGE(Message(status).find("Join: divide_by_initial_world_size is true on rank 0 and "
-                                       "false on rank 1") != std::string::npos,
-                  Message(status));
+    CHECK(status.message() == Contains("Join: divide_by_initial_world_size is true on rank 0 and "
+                                       "false on rank 1"));
   }
 }
 
@@ -196,8 +193,8 @@ TEST_CASE("join: a wait in the middle of a pass ends the group in words") {
     CHECK_FALSE(replica.ddp.GradientReady(99).ok());  // the pass is announced all the same
     statuses[communicator.rank()] = communicator.rank() == 0 ? join->Wait() : replica.Step();
   });
-  CHECK(Message(statuses[0]).find("Wait for a Join in the middle") == 0);
-  CHECK(Message(statuses[1]).find("Wait for a Join in the middle") != std::string::npos);
+  CHECK(statuses[0].message().find("Wait for a Join in the middle") == 0);
+  CHECK(statuses[1].message() == Contains("Wait for a Join in the middle"));
 }
 
 TEST_CASE("join: what it cannot do is refused") {

@@ -16,8 +16,6 @@ using testing::RunScript;
 using testing::ScriptStep;
 using Kind = ScriptStep::Kind;
 
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
 ScriptStep Pass() { return {Kind::kPass, {"0123", "0123"}}; }
 ScriptStep NoSyncPass() { return {Kind::kNoSyncPass, {"0123", "0123"}}; }
 
@@ -67,9 +65,9 @@ TEST_CASE("buffers: one that cannot be right fails at Finalize, a late one at Fi
     DistributedDataParallel ddp(group.communicator(0));
     add(ddp);
     const absl::Status status = ddp.Finalize();
-    if (!status.ok()) return Message(status);
+    if (!status.ok()) return std::string(status.message());
     ddp.AddBuffer("late", nullptr, 0, DType::kFloat32);
-    return Message(ddp.Finish());
+    return std::string(ddp.Finish().message());
   };
   float value = 0;
   CHECK(finalize([&value](DistributedDataParallel& ddp) {
@@ -91,7 +89,7 @@ TEST_CASE("buffers: one that another rank lacks is named on every rank") {
     DistributedDataParallel ddp(communicator);
     ddp.AddParameter("w", values, 1, DType::kFloat32);
     ddp.AddBuffer("mean", values, communicator.rank() == 0 ? 3 : 4, DType::kFloat32);
-    messages[communicator.rank()] = Message(ddp.Finalize());
+    messages[communicator.rank()] = std::string(ddp.Finalize().message());
   });
   for (const std::string& message : messages) {
     CHECK(message ==

@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "ddp/distributed_data_parallel.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_threads.h"
 
 namespace ddp {
 namespace {
 
 using ddprun::testing::RunRankThreads;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // What both ranks return. Checks are made by several threads, so they come afterwards.
 std::vector<absl::Status> OnTwoRanks(const std::function<absl::Status(Communicator&)>& body) {
@@ -26,7 +25,7 @@ std::vector<absl::Status> OnTwoRanks(const std::function<absl::Status(Communicat
 }
 
 void CheckAllOk(const std::vector<absl::Status>& statuses) {
-  for (const absl::Status& status : statuses) CHECK_MESSAGE(status.ok(), Message(status));
+  for (const absl::Status& status : statuses) CHECK_MESSAGE(status.ok(), status.message());
 }
 
 // `sizes` float32 parameters; two passes in which rank r's gradients are 2 * r + 1, averaged to 2.
@@ -106,7 +105,7 @@ TEST_CASE("odd models: what has no size that can be is refused, and the other ra
     });
     CHECK(statuses[1].code() == absl::StatusCode::kInvalidArgument);
     for (const absl::Status& status : statuses) {
-      CHECK_MESSAGE(Message(status).find(odd.message) != std::string::npos, Message(status));
+      CHECK(status.message() == Contains(odd.message));
     }
   }
 }
@@ -128,7 +127,7 @@ TEST_CASE("odd models: ids that are none change nothing, whatever the options") 
           }
         }
       }
-      if (Message(ddp.Finish()) != "parameter 'late' was registered after Finalize()") {
+      if (ddp.Finish().message() != "parameter 'late' was registered after Finalize()") {
         return absl::InternalError("the late parameter was not told");
       }
       return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/store_server.h"
 
@@ -134,8 +135,7 @@ TEST_CASE("process group: a wrong variable is named with its value") {
     auto group = FromEnv();
     CAPTURE(group.status().ToString());
     CHECK(absl::IsInvalidArgument(group.status()));
-    CHECK(group.status().message().find(absl::StrCat(name, "=\"", value, "\": expected")) !=
-          std::string::npos);
+    CHECK(group.status().message() == Contains(absl::StrCat(name, "=\"", value, "\": expected")));
   }
   for (const char* name : {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     Variables variables = good;
@@ -152,7 +152,7 @@ TEST_CASE("process group: a timeout that is not above zero is refused") {
   Environment environment({});
   auto group = ProcessGroup::FromEnv({Backend::kAuto, std::chrono::milliseconds(0)});
   CHECK(absl::IsInvalidArgument(group.status()));
-  CHECK(group.status().message().find("0 ms") != std::string::npos);
+  CHECK(group.status().message() == Contains("the group's timeout is 0 ms: it must be above 0"));
 }
 
 TEST_CASE("process group: a debug level that is none is refused, as by PyTorch") {
@@ -176,7 +176,7 @@ TEST_CASE("process group: a store that nobody serves is named") {
   auto group = ProcessGroup::FromEnv({Backend::kAuto, std::chrono::milliseconds(200)});
   CAPTURE(group.status().ToString());
   CHECK(absl::IsDeadlineExceeded(group.status()));
-  CHECK(group.status().message().find("127.0.0.1:" + port) != std::string::npos);
+  CHECK(group.status().message() == Contains("127.0.0.1:" + port));
 }
 
 // The bodies of ranks: they run in processes of their own and say what is wrong.
@@ -279,8 +279,8 @@ TEST_CASE("process group: Shutdown names a rank that died instead") {
     CHECK(ranks.Hear(rank) == "ready");
     const std::string said = ranks.Hear(rank);
     CAPTURE(said);
-    CHECK(said.find("UNAVAILABLE") != std::string::npos);
-    CHECK(said.find("rank 1") != std::string::npos);
+    CHECK(said == Contains("UNAVAILABLE"));
+    CHECK(said == Contains("rank 1"));
     CHECK(ranks.Await(rank) == 0);
   }
 }

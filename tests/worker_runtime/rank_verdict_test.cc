@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ddp/rank_balance.h"
+#include "tests/support/contains.h"
 
 namespace ddp {
 namespace {
@@ -43,11 +44,10 @@ TEST_CASE("rank verdict: the slow rank is named, with its time and the others'")
 TEST_CASE("rank verdict: of a slow rank is told what it waited for a core of its own") {
   std::vector<RankSteps> ranks = Ranks({12, 31});
   ranks[1].step_wait_ms = 9;
-  CHECK(SlowRankText(ranks).find(
-            "by itself, up to 9.00 ms of it waiting for a CPU core, the others") !=
-        std::string::npos);
+  CHECK(SlowRankText(ranks) ==
+        Contains("by itself, up to 9.00 ms of it waiting for a CPU core, the others"));
   ranks[1].step_wait_ms = 3;
-  CHECK(SlowRankText(ranks).find("by itself, the others") != std::string::npos);
+  CHECK(SlowRankText(ranks) == Contains("by itself, the others"));
 }
 
 TEST_CASE("rank verdict: others that take next to nothing by themselves are shown as <0.01 ms") {
@@ -93,10 +93,8 @@ TEST_CASE("rank verdict: where cores are short the waiting is for them, and no n
         "40.0 % of the step is exposed communication (4.00 of 10.00 ms), of which up to 38 % is "
         "waiting for a CPU core: 4 ranks share 2 cores; fewer ranks or more cores would help");
   // More than there is of it cannot be.
-  CHECK(SpeedAdvice(OnTwoCores(ranks, 9), 0, kNetwork).find("up to 100 % is waiting") !=
-        std::string::npos);
-  CHECK(SpeedAdvice(OnTwoCores(ranks, -1), 0, kNetwork).find("an unknown part is waiting") !=
-        std::string::npos);
+  CHECK(SpeedAdvice(OnTwoCores(ranks, 9), 0, kNetwork) == Contains("up to 100 % is waiting"));
+  CHECK(SpeedAdvice(OnTwoCores(ranks, -1), 0, kNetwork) == Contains("an unknown part is waiting"));
   // Ranks that need no core, as on GPUs, do not wait for one.
   CHECK(SpeedAdvice(OnTwoCores(ranks, 0), 0, kNetwork) == kNetwork);
   for (RankSteps& rank : ranks) rank.exposed_ms = 1;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/thread_group.h"
 #include "tests/support/torch_python.h"
@@ -18,8 +19,6 @@ using internal::GradientSpec;
 using testing::RunScript;
 using testing::ScriptStep;
 using Kind = ScriptStep::Kind;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 TEST_CASE("rebuild: buckets are filled in the order of arrival, gradients stay where they are") {
   const std::vector<GradientSpec> gradients(4, {.count = 20});
@@ -69,8 +68,8 @@ TEST_CASE("rebuild: gradients are torch's and what they are without, bit for bit
       const auto with = RunScript(*script, rebuilding, {}, owns_gradients);
       const auto without = RunScript(*script, options);
       for (const int rank : {0, 1}) {
-        REQUIRE_MESSAGE(with[rank].ok(), Message(with[rank].status()));
-        REQUIRE_MESSAGE(without[rank].ok(), Message(without[rank].status()));
+        REQUIRE_MESSAGE(with[rank].ok(), with[rank].status().message());
+        REQUIRE_MESSAGE(without[rank].ok(), without[rank].status().message());
         CHECK(*with[rank] == *without[rank]);
       }
     }
@@ -88,8 +87,8 @@ TEST_CASE("rebuild: a rank 0 that joins without a pass has the order of registra
       {Kind::kJoinInitial, {}}, {Kind::kPass, {"-", "0213"}}, {Kind::kPass, {"-", "0213"}}};
   const auto with = RunScript(script, {.rebuild_buckets = true}), without = RunScript(script, {});
   for (const int rank : {0, 1}) {
-    REQUIRE_MESSAGE(with[rank].ok(), Message(with[rank].status()));
-    REQUIRE_MESSAGE(without[rank].ok(), Message(without[rank].status()));
+    REQUIRE_MESSAGE(with[rank].ok(), with[rank].status().message());
+    REQUIRE_MESSAGE(without[rank].ok(), without[rank].status().message());
     CHECK(*with[rank] == *without[rank]);
   }
 }
@@ -141,7 +140,7 @@ TEST_CASE("rebuild: with options that it does not go with it is refused") {
     DistributedDataParallel ddp(group.communicator(0),
                                 {.find_unused_parameters = true, .rebuild_buckets = true});
     ddp.AddParameter("w", &weight, 1, DType::kFloat32);
-    CHECK(Message(ddp.Finalize()).find("rebuild_buckets with find_unused_parameters") == 0);
+    CHECK(ddp.Finalize().message().find("rebuild_buckets with find_unused_parameters") == 0);
   }
   DistributedDataParallel ddp(group.communicator(0), {.rebuild_buckets = true});
   ddp.AddParameter("w", &weight, 1, DType::kFloat32);
@@ -149,7 +148,7 @@ TEST_CASE("rebuild: with options that it does not go with it is refused") {
   const absl::Status status =
       ddp.RegisterCommHook([](const GradientBucket&, Communicator&) { return nullptr; });
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(Message(status).find("with rebuild_buckets") != std::string::npos);
+  CHECK(status.message() == Contains("with rebuild_buckets"));
 }
 
 }  // namespace

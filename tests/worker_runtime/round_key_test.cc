@@ -9,6 +9,7 @@
 
 #include "launcher/agent/round_key_file.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 
 namespace ddp::internal {
 namespace {
@@ -62,7 +63,7 @@ TEST_CASE("round key: a descriptor that was closed, or is something else by now,
   for (const int descriptor : {987654, null.get(), open_to_all.get()}) {
     const auto key = ReadRoundKey(descriptor);
     CHECK(absl::IsFailedPrecondition(key.status()));
-    CHECK(key.status().message().find("DDPRUN_ROUND_KEY_FD") != std::string::npos);
+    CHECK(key.status().message() == Contains("DDPRUN_ROUND_KEY_FD"));
   }
 }
 

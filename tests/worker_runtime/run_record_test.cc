@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
@@ -59,10 +60,9 @@ TEST_CASE("run record: ends as ok, stopped or failed with the error") {
   CHECK(record.outcome == RunOutcome::kOk);
   CHECK(record.ended_at.size() == 20);
   record.End(absl::OkStatus(), true);
-  CHECK(ToJson(record).find("\"outcome\": \"stopped\"") != std::string::npos);
+  CHECK(ToJson(record) == Contains("\"outcome\": \"stopped\""));
   record.End(absl::UnavailableError("rank 1 left"), true);
-  CHECK(ToJson(record).find("\"outcome\": \"failed\",\n  \"error\": \"rank 1 left\"") !=
-        std::string::npos);
+  CHECK(ToJson(record) == Contains("\"outcome\": \"failed\",\n  \"error\": \"rank 1 left\""));
 }
 
 TEST_CASE("run record: a group of one tells versions, machine and backend, and keeps secrets") {
@@ -73,9 +73,9 @@ TEST_CASE("run record: a group of one tells versions, machine and backend, and k
   auto group = ProcessGroup::FromEnv({});
   REQUIRE(group.ok());
   const std::string text = ToJson(MakeRunRecord(**group, {"train", "--hf_token", "abc123"}));
-  CHECK(text.find("abc123") == std::string::npos);
-  CHECK(text.find("HOME_OF_OTHERS") == std::string::npos);
-  CHECK(text.find(R"("arguments": ["train", "--hf_token", "set"])") != std::string::npos);
+  CHECK(text != Contains("abc123"));
+  CHECK(text != Contains("HOME_OF_OTHERS"));
+  CHECK(text == Contains(R"("arguments": ["train", "--hf_token", "set"])"));
   const std::optional<Json> json = ParseJson(text);
   REQUIRE_MESSAGE(json, text);
   CHECK(json->get<std::string>("environment.NCCL_DEBUG") == "INFO");
@@ -136,8 +136,8 @@ TEST_CASE("run record: a later run's record is not written over by an earlier ru
   record.End(absl::UnavailableError("cut off"), false);
   const absl::Status status = earlier.Write(record);
   CHECK(absl::IsFailedPrecondition(status));
-  CHECK(std::string(status.message()).find("another run has written there") != std::string::npos);
-  CHECK(ReadFile(dir.File("run.json")).find("\"running\"") != std::string::npos);
+  CHECK(status.message() == Contains("another run has written there"));
+  CHECK(ReadFile(dir.File("run.json")) == Contains("\"running\""));
 }
 
 TEST_CASE("run record: what cannot be written is named") {
@@ -145,11 +145,10 @@ TEST_CASE("run record: what cannot be written is named") {
   RunRecordFile nowhere(dir.File("none"));
   const std::string message(nowhere.Write({}).message());
   CHECK(message.find("create \"" + dir.File("none/run.json") + "\": ") == 0);
-  CHECK(message.find("No such file or directory") != std::string::npos);
+  CHECK(message == Contains("No such file or directory"));
   std::filesystem::create_directories(dir.File("run.json/x"));
   RunRecordFile taken(dir.path().string());
-  CHECK(std::string(taken.Write({}).message()).find("run.json\": Is a directory") !=
-        std::string::npos);
+  CHECK(taken.Write({}).message() == Contains("run.json\": Is a directory"));
   const std::filesystem::directory_iterator files(dir.path());
   CHECK(std::distance(begin(files), end(files)) == 1);
 }

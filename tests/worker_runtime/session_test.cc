@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "tests/support/contains.h"
 #include "tests/support/store_server.h"
 #include "tests/support/virtual_clock.h"
 #include "worker_runtime/store_client.h"
@@ -136,12 +137,12 @@ TEST_CASE("session: ranks with different world sizes are told both") {
         "agreeing on a session timed out after 7 s: rank 1 was given a world size of 2, rank 0 "
         "one "
         "of 3; all ranks of a group are given the same");
-  CHECK(absl::StrContains(told(2, 4), "rank 2 was given a world size of 4, rank 0 one of 3"));
+  CHECK(told(2, 4) == Contains("rank 2 was given a world size of 4, rank 0 one of 3"));
   // All that rank 0 waits for have come.
   Torchrun other;
   CHECK_FALSE(other.JoinInVain(1, 3).ok());
-  CHECK(absl::StrContains(other.JoinInVain(0, 2).status().message(),
-                          "rank 0 was given a world size of 2, rank 1 one of 3"));
+  CHECK(other.JoinInVain(0, 2).status().message() ==
+        Contains("rank 0 was given a world size of 2, rank 1 one of 3"));
 }
 
 TEST_CASE("session: the ranks of a start agree") {

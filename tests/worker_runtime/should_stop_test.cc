@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/stop_file.h"
 #include "tests/support/temp_dir.h"
@@ -187,7 +188,7 @@ TEST_CASE(
       const std::string said = job.ranks().Hear(rank);
       CAPTURE(said);
       CHECK(said.find("UNAVAILABLE") == 0);
-      CHECK(said.find("rank 1") != std::string::npos);
+      CHECK(said == Contains("rank 1"));
       CHECK(job.ranks().Hear(rank) == "no answer");
       CHECK(job.ranks().Await(rank) == 0);
     }

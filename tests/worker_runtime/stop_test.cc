@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
 #include "ddp/store.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/stop_file.h"
 #include "tests/support/temp_dir.h"
@@ -171,8 +172,8 @@ TEST_CASE("stop: a rank that ends by exit() leaves, one that is killed dies; bot
       const std::string said = ranks.Hear(rank);
       CAPTURE(said);
       CHECK(said.find("-1 ") == 0);
-      CHECK(said.find("rank 1") != std::string::npos);
-      CHECK(said.find(is_killed ? "died" : "has left the group") != std::string::npos);
+      CHECK(said == Contains("rank 1"));
+      CHECK(said == Contains(is_killed ? "died" : "has left the group"));
       CHECK(ranks.Await(rank) == 0);
     }
     CHECK(ranks.Await(1) == (is_killed ? 128 + SIGKILL : 0));

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
+#include "tests/support/contains.h"
 #include "tests/support/expect.h"
 #include "tests/support/files.h"
 #include "tests/support/rank_processes.h"
@@ -233,12 +234,12 @@ TEST_CASE("subgroup: a rank that dies ends those that it is in, and the launcher
     ranks.Signal(2, SIGKILL);
     const std::string said = ranks.Hear(0);
     CAPTURE(said);
-    CHECK(said.find("UNAVAILABLE") != std::string::npos);
-    CHECK(said.find("rank 1") != std::string::npos);  // of the subgroup
+    CHECK(said == Contains("UNAVAILABLE"));
+    CHECK(said == Contains("rank 1"));  // of the subgroup
     CHECK(ranks.Await(0) == 0);
     const std::string note = ddprun::testing::ReadFile(folder.File("error.0"));
     CAPTURE(note);
-    CHECK(note.find("\"left_peer\": 2}") != std::string::npos);
+    CHECK(note == Contains("\"left_peer\": 2}"));
     for (int rank : {1, 3}) CHECK(ranks.Await(rank) == 0);
   }
 }

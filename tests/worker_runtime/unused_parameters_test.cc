@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/thread_group.h"
 #include "tests/support/torch_python.h"
@@ -21,8 +22,6 @@ using testing::ScriptStep;
 using Kind = ScriptStep::Kind;
 
 const DistributedDataParallelOptions kFindUnused{.find_unused_parameters = true};
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
 // All used; some on one rank; some nowhere, behind zeros and behind what is left of an earlier
 // pass; used in NoSync alone; nothing but leftovers.
@@ -91,8 +90,8 @@ TEST_CASE("unused parameters: an option that one rank lacks is an error on both"
       statuses[communicator.rank()] = ddp.Finalize();
     });
     for (const absl::Status& status : statuses) {
-      CHECK(Message(status) == absl::StrCat("options are not the same on all ranks: ", name,
-                                            " is true on rank 0 and false on rank 1"));
+      CHECK(status.message() == absl::StrCat("options are not the same on all ranks: ", name,
+                                             " is true on rank 0 and false on rank 1"));
     }
   }
 }
@@ -118,8 +117,8 @@ TEST_CASE("static graph: a gradient that comes several times in a pass is torch'
   const auto rebuilt = RunScript(script, {.static_graph = true, .rebuild_buckets = true});
   const auto plain = RunScript(script, kStatic);
   for (const int rank : {0, 1}) {
-    REQUIRE_MESSAGE(rebuilt[rank].ok(), Message(rebuilt[rank].status()));
-    REQUIRE_MESSAGE(plain[rank].ok(), Message(plain[rank].status()));
+    REQUIRE_MESSAGE(rebuilt[rank].ok(), rebuilt[rank].status().message());
+    REQUIRE_MESSAGE(plain[rank].ok(), plain[rank].status().message());
     CHECK(*rebuilt[rank] == *plain[rank]);
   }
   if (ddprun::testing::FindTorchPython().python.empty()) {
@@ -131,34 +130,33 @@ TEST_CASE("static graph: a gradient that comes several times in a pass is torch'
 TEST_CASE("static graph: a gradient that comes more or less often than in the first pass is told") {
   const ScriptStep first{Kind::kPass, {"3100", "3100"}};
   const auto more = RunScript({first, {Kind::kPass, {"3000", "3100"}}}, kStatic);
-  CHECK(Message(more[0].status())
-            .find("gradient of 'weights.0' was marked ready 3 times in one backward pass, and 2 "
-                  "times in the first, which with static_graph counts for all") !=
-        std::string::npos);
+  CHECK(more[0].status().message() ==
+        Contains("gradient of 'weights.0' was marked ready 3 times in one backward pass, and 2 "
+                 "times in the first, which with static_graph counts for all"));
   const auto fewer = RunScript({first, {Kind::kPass, {"310", "3100"}}}, kStatic);
-  CHECK(Message(fewer[0].status())
-            .find("1 of 3 parameters got no gradient: 'weights.0' (1 of 2 times)") !=
-        std::string::npos);
+  CHECK(fewer[0].status().message() ==
+        Contains("1 of 3 parameters got no gradient: 'weights.0' (1 of 2 times)"));
 }
 
 TEST_CASE("static graph: a pass that differs from the first is told with the parameter") {
   for (const Kind kind : {Kind::kPass, Kind::kNoSyncPass}) {
     const auto more = RunScript({{Kind::kPass, {"310", "210"}}, {kind, {"310", "3210"}}}, kStatic);
-    CHECK(Message(more[1].status()).find("parameter 'weights.3' got a gradient and had none") == 0);
+    CHECK(more[1].status().message().find("parameter 'weights.3' got a gradient and had none") ==
+          0);
   }
   const auto fewer =
       RunScript({{Kind::kPass, {"310", "210"}}, {Kind::kPass, {"310", "20"}}}, kStatic);
-  CHECK(Message(fewer[1].status())
-            .find("1 of 3 parameters got no gradient: 'weights.1'; with "
-                  "static_graph") != std::string::npos);
+  CHECK(fewer[1].status().message() ==
+        Contains("1 of 3 parameters got no gradient: 'weights.1'; with "
+                 "static_graph"));
 }
 
 TEST_CASE("static graph: a rank that uses nothing takes part in every pass") {
   const std::vector<ScriptStep> script(3, {Kind::kPass, {"", "01"}});
   const auto results = RunScript(script, kStatic), found = RunScript(script, kFindUnused);
   for (int rank : {0, 1}) {
-    REQUIRE_MESSAGE(results[rank].ok(), Message(results[rank].status()));
-    REQUIRE_MESSAGE(found[rank].ok(), Message(found[rank].status()));
+    REQUIRE_MESSAGE(results[rank].ok(), results[rank].status().message());
+    REQUIRE_MESSAGE(found[rank].ok(), found[rank].status().message());
     CHECK(*results[rank] == *found[rank]);
   }
 }

@@ -25,7 +25,6 @@ using ddprun::testing::RunRankThreads;
 using testing::Gradient;
 using testing::kMixed;
 using testing::Load;
-using testing::Message;
 using testing::Options;
 using testing::RandomGradient;
 using testing::Replica;
@@ -59,7 +58,7 @@ TEST_CASE("zero: parameters and state are those of whole state bit for bit, on e
         const std::vector<float> state = sharded.state;
         status.Update(sharded.zero->GatherState(state.data(), DType::kFloat32,
                                                 sharded.StateTensors(), all.world_size() - 1));
-        CHECK_MESSAGE(status.ok(), Message(status));
+        CHECK_MESSAGE(status.ok(), status.message());
         CHECK(sharded.values == whole.values);
         CHECK((sharded.full == whole.full) == (all.rank() == all.world_size() - 1));
         CHECK(sharded.zero->TakeState(whole.StateTensors(), sharded.state.data()).ok());
@@ -84,7 +83,7 @@ TEST_CASE("zero: parameters without a gradient are those of whole state, too") {
         };
         absl::Status status = replica.Start();
         status.Update(replica.Train(0, 4));
-        CHECK_MESSAGE(status.ok(), Message(status));
+        CHECK_MESSAGE(status.ok(), status.message());
         ends.push_back(replica.values);
       }
       CHECK(ends[0] == ends[1]);
@@ -142,7 +141,7 @@ TEST_CASE("zero: a checkpoint goes on with another number of ranks as whole stat
       }
       Checkpoint checkpoint(all, where);
       status.Update(checkpoint.Save({.step = 3}, replica.Tensors()));
-      CHECK_MESSAGE(status.ok(), Message(status));
+      CHECK_MESSAGE(status.ok(), status.message());
     });
     OnRanks({.nodes = {3}}, [&](Communicator& all) {
       Replica replica(all, sizes, Options(is_sharded));
@@ -154,7 +153,7 @@ TEST_CASE("zero: a checkpoint goes on with another number of ranks as whole stat
         status.Update(replica.zero->TakeState(replica.StateTensors(), replica.state.data()));
       }
       status.Update(replica.Train(3, 6));
-      CHECK_MESSAGE(status.ok(), Message(status));
+      CHECK_MESSAGE(status.ok(), status.message());
       if (all.rank() == 1) ends.push_back(replica.values);
     });
   }
@@ -185,7 +184,7 @@ TEST_CASE("zero: weights are those of torch's ZeroRedundancyOptimizer") {
         ours[static_cast<size_t>(all.rank())].append(values.data(), values.size());
       }
     }
-    CHECK_MESSAGE(status.ok(), Message(status));
+    CHECK_MESSAGE(status.ok(), status.message());
   });
   for (const size_t rank : {0, 1}) {
     const std::string name = "weights." + std::to_string(rank);
@@ -210,7 +209,7 @@ TEST_CASE("zero: norms, clipping and counts are of all ranks' shards") {
         status.Update(norm.status());
         norms.push_back(norm.value_or(-1));
         status.Update(replica.Update());
-        CHECK_MESSAGE(status.ok(), Message(status));
+        CHECK_MESSAGE(status.ok(), status.message());
         ends.push_back(replica.values);
         // A NaN in another rank's shard, and two numbers that are infinite.
         status = replica.ddp.ZeroGrad();
@@ -220,7 +219,7 @@ TEST_CASE("zero: norms, clipping and counts are of all ranks' shards") {
         }
         status.Update(replica.Backward(1, RandomGradient));
         status.Update(replica.ddp.Finish());
-        CHECK_MESSAGE(status.ok(), Message(status));
+        CHECK_MESSAGE(status.ok(), status.message());
         CHECK(*replica.ddp.CountNonFinite() == 2);
         CHECK(std::isnan(*replica.ddp.ClipGradNorm(1, order)));
       }

@@ -182,8 +182,6 @@ inline DistributedDataParallelOptions Options(
           .shard_gradients = is_sharded};
 }
 
-inline std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
 }  // namespace ddp::testing
 
 #endif  // DDPRUN_TESTS_WORKER_RUNTIME_ZERO_REPLICA_H_

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -110,8 +111,8 @@ TEST_CASE("idx: every damaged file is refused in one line that names the file an
     CHECK(status.code() == absl::StatusCode::kDataLoss);
     INFO(message);
     CHECK(message.find("\"" + dir.File(std::string("train-") + row.file + "-ubyte\": ")) == 0);
-    CHECK(message.find(row.says) != std::string::npos);
-    CHECK(message.find('\n') == std::string::npos);
+    CHECK(message == Contains(row.says));
+    CHECK(message != Contains("\n"));
   }
 }
 

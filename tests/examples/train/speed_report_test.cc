@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/thread_group.h"
 
 namespace train {
@@ -71,10 +72,9 @@ TEST_CASE("speed report: what a slow rank waited for a CPU core is told of it") 
   ranks[2].exposed_ms = 1.5;
   ranks[2].step_wait_ms = 8;
   const std::string text = SpeedText(*Steps(), ranks);
-  CHECK_MESSAGE(
-      text.find("38.50 ms a step by itself, up to 8.00 ms of it waiting for a CPU core, the "
-                "others 30.00 ms") != text.npos,
-      text);
+  CHECK(text ==
+        Contains("38.50 ms a step by itself, up to 8.00 ms of it waiting for a CPU core, the "
+                 "others 30.00 ms"));
 }
 
 TEST_CASE("speed report: ranks that take turns on too few cores are not slow for it") {
@@ -114,8 +114,8 @@ TEST_CASE("speed report: an epoch's line is of that epoch, the end of the whole 
       report.EndEpoch();
       return report.EpochText().value_or("no text");
     };
-    CHECK(epoch(1).find(" samples/s, exposed communication 0.0 %, ") != std::string::npos);
-    CHECK(epoch(2).find(" samples/s, exposed communication 100.0 %, ") != std::string::npos);
+    CHECK(epoch(1) == Contains(" samples/s, exposed communication 0.0 %, "));
+    CHECK(epoch(2) == Contains(" samples/s, exposed communication 100.0 %, "));
     CHECK(epoch(0).find("0 samples/s, exposed communication 0.0 %, ") == 0);
 
     Summary summary;

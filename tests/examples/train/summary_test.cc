@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -52,7 +53,7 @@ TEST_CASE("summary: is JSON with every field") {
   "record": )");
   Summary on_gpu = Example();
   on_gpu.gpu_utilisation = 0.5;
-  CHECK(ToJson(on_gpu).find("\n  \"gpu_utilisation\": 0.5,\n") != std::string::npos);
+  CHECK(ToJson(on_gpu) == Contains("\n  \"gpu_utilisation\": 0.5,\n"));
 }
 
 TEST_CASE("summary: the file is whole or not there") {
@@ -62,7 +63,7 @@ TEST_CASE("summary: the file is whole or not there") {
   CHECK_FALSE(std::filesystem::exists(dir.File("s.json.tmp")));
   const absl::Status status = WriteSummary(Example(), dir.File("no/such/s.json"));
   CHECK(status.code() == absl::StatusCode::kNotFound);
-  CHECK(std::string(status.message()).find(dir.File("no/such/s.json")) != std::string::npos);
+  CHECK(status.message() == Contains(dir.File("no/such/s.json")));
 }
 
 TEST_CASE("summary: a device or a pipe is written to and not replaced") {

@@ -15,6 +15,7 @@
 #include "launcher/process/exit_status.h"
 #include "tests/examples/train/job.h"
 #include "tests/examples/train/step_losses.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
@@ -131,9 +132,9 @@ TEST_CASE("train: compressed gradients learn as well, and shm and tcp give the s
 TEST_CASE("train: without a launcher it is a group of one") {
   Subprocess train(Command({}));
   CHECK(train.Wait() == 0);
-  CHECK(train.out().find("1 rank (local)") != std::string::npos);
-  CHECK(train.out().find("epoch 2/2: loss ") != std::string::npos);
-  CHECK(train.out().find("\ncheckpoint: none\n") != std::string::npos);
+  CHECK(train.out() == Contains("1 rank (local)"));
+  CHECK(train.out() == Contains("epoch 2/2: loss "));
+  CHECK(train.out() == Contains("\ncheckpoint: none\n"));
 }
 
 TEST_CASE("train: with nothing but defaults 95 % of unseen digits are read after three epochs") {
@@ -178,7 +179,7 @@ void KillRank1(const TempDir& dir, const Strings& more) {
   while (::read(reader.get(), bytes, sizeof(bytes)) > 0) {
   }
   CHECK(job.rank(0).Wait() == 1);
-  CHECK_MESSAGE(job.Stderr().find("rank 1") != std::string::npos, job.Stderr());
+  CHECK(job.Stderr() == Contains("rank 1"));
 }
 
 TEST_CASE("train: after a killed rank it resumes and ends with the bits of an undisturbed run") {
@@ -262,10 +263,10 @@ TEST_CASE("train: what cannot be written is told before the first step") {
     CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
     const std::string error = OneLineOfEach(job);
     INFO(error);
-    CHECK(error.find("\"" + row.path) != std::string::npos);
-    CHECK(error.find(row.cause) != std::string::npos);
-    CHECK(error.find(std::string("; ") + row.option + " takes a ") != std::string::npos);
-    CHECK(job.rank(0).out().find("training on") == std::string::npos);
+    CHECK(error == Contains("\"" + row.path));
+    CHECK(error == Contains(row.cause));
+    CHECK(error == Contains(std::string("; ") + row.option + " takes a "));
+    CHECK(job.rank(0).out() != Contains("training on"));
   }
 }
 
@@ -295,9 +296,8 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
     Job again(1, Command(run));
     REQUIRE(again.Wait() == std::vector<int>{0});
     const std::string out = again.rank(0).out();
-    CHECK(out.find("all 2 epochs were done before: a larger --epochs trains further\n") !=
-          std::string::npos);
-    CHECK(out.find("speed:") == std::string::npos);
+    CHECK(out == Contains("all 2 epochs were done before: a larger --epochs trains further\n"));
+    CHECK(out != Contains("speed:"));
   }
   const std::string newest = dir.File("ck/checkpoint-000002-step-120.ckpt");
   std::string bytes = ReadFile(newest);
@@ -308,17 +308,16 @@ TEST_CASE("train: a corrupt checkpoint is refused, named, and the one before it 
     Job job(2, Command(run));
     REQUIRE(job.Wait() == std::vector<int>{0, 0});
     CHECK(job.Stderr().find("train: refused checkpoint \"" + newest + "\": the checksum") == 0);
-    CHECK(job.Stderr().rfind("refused") == job.Stderr().find("refused"));
-    CHECK(job.rank(0).out().find("resumed at step 60 from " +
-                                 dir.File("ck/checkpoint-000001-step-60.ckpt")) !=
-          std::string::npos);
+    CHECK(CountOf(job.Stderr(), "refused") == 1);
+    CHECK(job.rank(0).out() ==
+          Contains("resumed at step 60 from " + dir.File("ck/checkpoint-000001-step-60.ckpt")));
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(dir.File("ck"))) {
     WriteFile(entry.path().string(), "garbage");
   }
   Job job(2, Command(run));
   CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine, launcher::kExitMachine});
-  CHECK(job.Stderr().find("no usable checkpoint in") != std::string::npos);
+  CHECK(job.Stderr() == Contains("no usable checkpoint in"));
 }
 
 TEST_CASE("train: a rank that does not fit the number of ranks is refused in one line") {
@@ -339,7 +338,7 @@ TEST_CASE("train: a rank that does not fit the number of ranks is refused in one
     CHECK(train.Wait() == 1);
     INFO(train.err());
     CHECK(Lines(train.err()) == 1);
-    CHECK(train.err().find(row.says) != std::string::npos);
+    CHECK(train.err() == Contains(row.says));
   }
 }
 
@@ -384,9 +383,9 @@ TEST_CASE("train: usage errors end with 2 and one line that quotes the value") {
     const std::string error = OneLineOfEach(job);
     INFO(error);
     CHECK(error.find("train: ") == 0);
-    CHECK(error.find(row.args[0]) != std::string::npos);
-    CHECK(error.find(row.quotes) != std::string::npos);
-    CHECK(error.find(row.accepts) != std::string::npos);
+    CHECK(error == Contains(row.args[0]));
+    CHECK(error == Contains(row.quotes));
+    CHECK(error == Contains(row.accepts));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "launcher/process/exit_status.h"
 #include "tests/examples/train/job.h"
 #include "tests/examples/train/step_pipe.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
 #include "tests/support/subprocess.h"
@@ -45,24 +46,20 @@ Strings Command(const Strings& more) {
   return args;
 }
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("train: the record beside the checkpoints and in the summary tells what the run was") {
   TempDir dir;
   Job job(2, Command({"--epochs", "1", "--checkpoint_dir", dir.File("ck"), "--summary_file",
                       dir.File("summary")}));
   REQUIRE_MESSAGE(job.Wait() == std::vector<int>(2, 0), job.Stderr());
   const std::string text = ReadFile(dir.File("ck/run.json"));
-  CHECK_FALSE(Has(text, "abc123"));
-  CHECK(Has(ReadFile(dir.File("summary")), "\"record\": " + text));
+  CHECK(text != Contains("abc123"));
+  CHECK(ReadFile(dir.File("summary")) == Contains("\"record\": " + text));
   const std::optional<Json> record = ParseJson(text);
   REQUIRE_MESSAGE(record, text);
   CHECK(record->get<std::string>("outcome") == "ok");
   CHECK(record->get<std::string>("backend") == "shm");
   CHECK(record->get<std::string>("device") == "cpu");
-  CHECK(Has(record->get<std::string>("why"), "shm: all ranks share a host"));
+  CHECK(record->get<std::string>("why") == Contains("shm: all ranks share a host"));
   CHECK(record->get<int>("world_size") == 2);
   CHECK(record->get<std::string>("versions.Eigen").find("3.") == 0);
   CHECK(record->get<std::string>("environment.DDPRUN_TEST_TOKEN") == "set");
@@ -72,7 +69,7 @@ TEST_CASE("train: the record beside the checkpoints and in the summary tells wha
     CHECK(file.get<uintmax_t>("bytes") == fs::file_size(file.get<std::string>("path")));
     CHECK(file.get<std::string>("xxh3").size() == 16);
   }
-  CHECK(Has(text, R"("arguments": ["examples/train/train", "--data", ")" + Data() + "\""));
+  CHECK(text == Contains(R"("arguments": ["examples/train/train", "--data", ")" + Data() + "\""));
 }
 
 // A run of two ranks of which one is killed on the way; its record.
@@ -82,7 +79,7 @@ std::string RecordAfterKill(int killed, std::string* errors) {
   Job job(2, Command({"--epochs", "100", "--batch_size", "2", "--checkpoint_dir", dir.File("ck"),
                       "--step_log", dir.File("pipe")}));
   REQUIRE_MESSAGE(steps.WaitForSteps(5), job.Stderr());
-  CHECK(Has(ReadFile(dir.File("ck/run.json")), "\"outcome\": \"running\""));
+  CHECK(ReadFile(dir.File("ck/run.json")) == Contains("\"outcome\": \"running\""));
   job.rank(killed).Signal(SIGKILL);
   REQUIRE(Eventually([&] {
     steps.Read(4096);
@@ -97,12 +94,12 @@ std::string RecordAfterKill(int killed, std::string* errors) {
 TEST_CASE(
     "train: a killed rank 0 leaves a record that says running, another rank one that failed") {
   std::string errors;
-  CHECK(Has(RecordAfterKill(0, &errors), "\"outcome\": \"running\",\n  \"error\": null"));
+  CHECK(RecordAfterKill(0, &errors) == Contains("\"outcome\": \"running\",\n  \"error\": null"));
   const std::string record = RecordAfterKill(1, &errors);
-  CHECK(Has(record, "\"outcome\": \"failed\",\n  \"error\": \""));
+  CHECK(record == Contains("\"outcome\": \"failed\",\n  \"error\": \""));
   const std::string error = ParseJson(record)->get<std::string>("error");
-  CHECK(Has(error, "rank 1"));
-  CHECK(Has(errors, error));
+  CHECK(error == Contains("rank 1"));
+  CHECK(errors == Contains(error));
 }
 
 TEST_CASE("train: a run that may not go on from a checkpoint leaves the record of who saved it") {
@@ -122,7 +119,7 @@ TEST_CASE("train: a run that may not go on from a checkpoint leaves the record o
 TEST_CASE("train: a step log on a full disk ends the run") {
   Job job(1, Command({"--epochs", "1", "--step_log", "/dev/full"}));
   CHECK(job.Wait() == std::vector<int>{launcher::kExitMachine});
-  CHECK(Has(job.Stderr(), "train: write \"/dev/full\": No space left on device"));
+  CHECK(job.Stderr() == Contains("train: write \"/dev/full\": No space left on device"));
 }
 
 TEST_CASE("train: a record that cannot be written is told before the first step, once by each") {
@@ -134,7 +131,7 @@ TEST_CASE("train: a record that cannot be written is told before the first step,
         "train: rename to \"" + dir.File("ck/run.json") +
             "\": Is a directory; --checkpoint_dir takes a directory that can be written to\n");
   CHECK(job.rank(1).err() == job.rank(0).err());
-  CHECK_FALSE(Has(job.rank(0).out(), "training on"));
+  CHECK(job.rank(0).out() != Contains("training on"));
 }
 
 TEST_CASE("train: the slow rank is named in each epoch's line and at the end, and no network") {
@@ -147,10 +144,10 @@ TEST_CASE("train: the slow rank is named in each epoch's line and at the end, an
   const size_t first = out.find("; rank 2 is slow: it takes ");
   REQUIRE(first != std::string::npos);
   CHECK(out.find("epoch 2/2") < out.find("; rank 2 is slow: it takes ", first + 1));
-  CHECK(Has(out, " %, CPU utilisation "));
+  CHECK(out == Contains(" %, CPU utilisation "));
   CHECK(job.Stderr().find("train: warning: rank 2 is slow: it takes ") == 0);
-  CHECK_FALSE(Has(job.Stderr(), "network"));
-  CHECK(Has(ReadFile(dir.File("summary")), "\"slow_ranks\": [2]"));
+  CHECK(job.Stderr() != Contains("network"));
+  CHECK(ReadFile(dir.File("summary")) == Contains("\"slow_ranks\": [2]"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/examples/train/job.h"
 #include "tests/examples/train/step_losses.h"
 #include "tests/examples/train/step_pipe.h"
+#include "tests/support/contains.h"
 #include "tests/support/stop_file.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -56,7 +57,7 @@ std::vector<double> StopAfter(const TempDir& dir, int after, const Strings& more
   CHECK(ProgressIn(stop_file).done >= static_cast<uint32_t>(after));
   CHECK(ProgressIn(stop_file).done < kSteps);
   CHECK(ProgressIn(stop_file).all == kSteps);
-  CHECK(job.rank(0).out().find("as the launcher asked; --resume goes on") != std::string::npos);
+  CHECK(job.rank(0).out() == Contains("as the launcher asked; --resume goes on"));
   return StepLosses(WriteFile(dir.File("log"), steps.Read(4096)));
 }
 

@@ -10,6 +10,7 @@
 #include "examples/train/cpu_network.h"
 #include "tests/examples/train/drawn_set.h"
 #include "tests/examples/train/step_losses.h"
+#include "tests/support/contains.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
 
@@ -185,8 +186,7 @@ TEST_CASE("trainer: a rank whose weights drift is named by all") {
     for (const absl::StatusOr<Summary>& result : Attempt(options, 3)) {
       const std::string text = result.status().ToString();
       CHECK_MESSAGE(absl::IsDataLoss(result.status()), text);
-      CHECK_MESSAGE(text.find("'hidden.weight': rank 2 differs from the others") != text.npos,
-                    text);
+      CHECK(text == Contains("'hidden.weight': rank 2 differs from the others"));
       const std::string when = "after step 12, and did not after step 8;";
       CHECK_MESSAGE((every == 0 || text.find(when) != text.npos), text);
     }
@@ -202,7 +202,7 @@ TEST_CASE("trainer: weights that drift in the last step are found before they ar
   options.checkpoint_dir = dir.path();
   for (const absl::StatusOr<Summary>& result : Attempt(options, 2)) {
     const std::string text = result.status().ToString();
-    CHECK_MESSAGE(text.find("the replicas differ after step 60; ") != text.npos, text);
+    CHECK(text == Contains("the replicas differ after step 60; "));
   }
   for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
     CHECK(entry.path().extension() != ".ckpt");

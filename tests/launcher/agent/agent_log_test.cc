@@ -10,6 +10,7 @@
 
 #include "launcher/logs/logger.h"
 #include "tests/launcher/logs/console_file.h"
+#include "tests/support/contains.h"
 
 namespace {
 // What this thread has allocated so far.
@@ -121,10 +122,9 @@ TEST_CASE("agent log: a wait is logged when its reason changes, or when somethin
 
 TEST_CASE("agent log: debug has the rest, and no line twice") {
   const std::string text = Logged(LogLevel::kDebug);
-  CHECK(text.find("debug starting workers run=job1 round=3 ranks=2-3\n") != std::string::npos);
-  CHECK(text.find("debug worker ended when told to run=job1 round=3 rank=2 pid=71") !=
-        std::string::npos);
-  CHECK(text.find("info workers started ") != std::string::npos);
+  CHECK(text == Contains("debug starting workers run=job1 round=3 ranks=2-3\n"));
+  CHECK(text == Contains("debug worker ended when told to run=job1 round=3 rank=2 pid=71"));
+  CHECK(text == Contains("info workers started "));
   CHECK(Lines(text).size() == 12 + 4);
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("agent log: gRPC's threads may log while the agent, its logger and its
       const int before = said;
       while (said < before + 2) std::this_thread::yield();  // the first may have begun before
     }
-    CHECK(console.Close().find("grpc: still here") != std::string::npos);
+    CHECK(console.Close() == Contains("grpc: still here"));
   }
   is_over = true;
   library.join();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/contains.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -148,7 +149,7 @@ TEST_CASE("file timers: a long scope is cut in what is said of it") {
   CHECK(fixture.RunUntilExpired(scope));
   REQUIRE(waitpid(child, nullptr, 0) == child);
   REQUIRE(fixture.said.size() == 1);
-  CHECK(fixture.said[0].find("'" + std::string(100, 'x') + "...'") != std::string::npos);
+  CHECK(fixture.said[0] == Contains("'" + std::string(100, 'x') + "...'"));
   CHECK(fixture.timers->WorkerIsGone(child).size() < 150);
 }
 

@@ -5,6 +5,7 @@
 
 #include "launcher/agent/agent_core.h"
 #include "tests/launcher/agent/agent_bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -202,7 +203,7 @@ TEST_CASE("stop order: workers that ignore SIGTERM, and a user who will not wait
   bench.Step(StopVerdict());
   CHECK(bench.Step(SignalReceived{kTerm, false}) == "leave say");
   CHECK(bench.Step(SignalReceived{kTerm, true}) == "say kill");
-  CHECK(bench.Step(WorkersGone{}).find("end:143") != std::string::npos);
+  CHECK(bench.Step(WorkersGone{}) == Contains("end:143"));
 }
 
 TEST_CASE("stop order: after the step workers are asked, once, on every node") {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -232,7 +234,7 @@ TEST_CASE("cli: --standalone leaves out what is said of a rendezvous, a node's r
 }
 
 TEST_CASE("cli: a command is one as the first word only") {
-  CHECK(ErrorOf({"token"}).find("expected ddprun token new [options]") != std::string::npos);
+  CHECK(ErrorOf({"token"}) == Contains("expected ddprun token new [options]"));
   const auto parsed = Parse({"token", "new"});
   REQUIRE(parsed.ok());
   CHECK(std::holds_alternative<NewTokenOptions>(*parsed));
@@ -251,8 +253,8 @@ TEST_CASE("cli: files by which a node proves itself come one way or the other") 
   CHECK(ErrorOf({"--tls_cert=c", "--tls_key=k", "p"}).find("--tls_ca is missing") == 0);
   CHECK(ErrorOf({"--tls_ca=a", "p"}).find("--tls_cert is missing") == 0);
   CHECK(ErrorOf({"--token_file=", "p"}).find("--token_file") == 0);
-  CHECK(ErrorOf({"--token_file=t", "--tls_cert=c", "--tls_key=k", "--tls_ca=a", "p"})
-            .find("expected one of them") != std::string::npos);
+  CHECK(ErrorOf({"--token_file=t", "--tls_cert=c", "--tls_key=k", "--tls_ca=a", "p"}) ==
+        Contains("expected one of them"));
 }
 
 TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned of") {
@@ -261,7 +263,7 @@ TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned 
                            "DDPRUN_SOMETHING_ELSE=1", "DDPRUN_SYSTEM=1", "DDPRUN_BOGUS=1"}));
   REQUIRE(config.warnings.size() == 2);
   CHECK(config.warnings[0].find("RANK=3") == 0);
-  CHECK(config.warnings[1].find("did you mean DDPRUN_STDERR?") != std::string::npos);
+  CHECK(config.warnings[1] == Contains("did you mean DDPRUN_STDERR?"));
   const LaunchConfig all =
       Config({"p"}, Plain({"LOCAL_WORLD_SIZE=4", "LOCAL_RANK=3", "WORLD_SIZE=2", "RANK=\x1b[2J"}));
   REQUIRE(all.warnings.size() == 1);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/cli.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -344,8 +345,8 @@ TEST_CASE("cluster: a rank without a size counts where nodes are asked for") {
     CHECK(!Config({{variable, "3"}},
                   {"--nnodes=4", "--rdzv_endpoint=job-0.net:29400", "--rdzv_backend=c10d"})
                .node_rank);
-    CHECK(ErrorOf({{variable, "0"}}, {"--nnodes=4"}).find("does not tell where its nodes meet") !=
-          std::string::npos);
+    CHECK(ErrorOf({{variable, "0"}}, {"--nnodes=4"}) ==
+          Contains("does not tell where its nodes meet"));
     // Kubeflow's Trainer gives the rank itself.
     CHECK(Config({{variable, "3"},
                   {"PET_NODE_RANK", "1"},
@@ -391,7 +392,7 @@ TEST_CASE("cluster: any values give a configuration or one line") {
     }
     const Words options = random() % 2 == 0 ? Words{} : Words{"--nnodes=2"};
     const std::string error = ErrorOf(variables, options);
-    CHECK(error.find('\n') == std::string::npos);
+    CHECK(error != Contains("\n"));
     CHECK(error.size() < 600);
   }
 }

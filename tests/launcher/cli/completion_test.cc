@@ -8,8 +8,8 @@
 
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -47,7 +47,7 @@ TEST_CASE(
   for (const std::string& shell : kShells) {
     const std::string text = CompletionText(shell);
     CAPTURE(shell);
-    for (const OptionRow& row : OptionTable()) Holds(text, row.name);
+    for (const OptionRow& row : OptionTable()) CHECK(text == Contains(row.name));
     for (const Words& words : {Words{"completion", shell}, Words{"--print-completion=" + shell}}) {
       std::vector<const char*> argv = {"ddprun"};
       for (const std::string& word : words) argv.push_back(word.c_str());

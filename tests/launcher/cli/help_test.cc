@@ -9,6 +9,7 @@
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/process/exit_status.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -38,11 +39,11 @@ TEST_CASE("help: a command's has its usage and its options, and ddprun's names t
     const std::string subject = command.subject != nullptr ? std::string(" ") + command.subject
                                 : command.takes_job        ? " [JOB]"
                                                            : "";
-    CHECK(help.find(std::string("\nUsage: ddprun ") + command.name + subject + " [options]\n") !=
-          std::string::npos);
-    CHECK(HelpText().find(std::string("\n  ddprun ") + command.name + " ") != std::string::npos);
+    CHECK(help ==
+          Contains(std::string("\nUsage: ddprun ") + command.name + subject + " [options]\n"));
+    CHECK(HelpText() == Contains(std::string("\n  ddprun ") + command.name + " "));
     for (const OptionRow& row : command.options) {
-      CHECK(help.find(std::string("--") + row.name) != std::string::npos);
+      CHECK(help == Contains(std::string("--") + row.name));
     }
     std::istringstream lines(help);
     for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
@@ -75,8 +76,8 @@ TEST_CASE("help: every option stands once, below the heading of its group, with 
 TEST_CASE("help: the table of exit codes is in it") {
   const std::string help = HelpText();
   for (const ExitCodeMeaning& row : kExitCodes) {
-    CHECK(help.find(row.meaning) != std::string::npos);
-    CHECK(help.find("\n  " + std::to_string(row.code)) != std::string::npos);
+    CHECK(help == Contains(std::string(row.meaning)));
+    CHECK(help == Contains("\n  " + std::to_string(row.code)));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -62,8 +64,8 @@ TEST_CASE("launch config: -n counts the workers of all nodes, as mpirun's") {
   CHECK(error({{"workers", "100000"}, {"nproc_per_node", "1"}}) ==
         "--workers '100000': expected at most 65536 nodes");
   const std::string unknown = "their number is not known; expected --nproc_per_node alone";
-  CHECK(error({{"workers", "4"}, {"nproc_per_node", "gpu"}}).find(unknown) != std::string::npos);
-  CHECK(error({{"workers", "4"}, {"nnodes", "1:2"}}).find(unknown) != std::string::npos);
+  CHECK(error({{"workers", "4"}, {"nproc_per_node", "gpu"}}) == Contains(unknown));
+  CHECK(error({{"workers", "4"}, {"nnodes", "1:2"}}) == Contains(unknown));
   // A list of GPUs is a number.
   CHECK(Built({{"workers", "6"}, {"nproc_per_node", "gpu:1,3,5"}}).nodes.max == 2);
   CHECK(error({{"workers", "7"}, {"nproc_per_node", "gpu:1,3,5"}}) ==
@@ -281,9 +283,8 @@ TEST_CASE("launch config: torchrun's keys without a meaning here are taken in si
 TEST_CASE("launch config: an unknown key of rdzv_conf is a warning that names the nearest") {
   const LaunchConfig config = Built({{"rdzv_conf", "jion_timeout=5,zzzzzzzzz=1"}});
   REQUIRE(config.warnings.size() == 2);
-  CHECK(config.warnings[0].find("'jion_timeout' is ignored; did you mean join_timeout?") !=
-        std::string::npos);
-  CHECK(config.warnings[1].find("known keys: join_timeout") != std::string::npos);
+  CHECK(config.warnings[0] == Contains("'jion_timeout' is ignored; did you mean join_timeout?"));
+  CHECK(config.warnings[1] == Contains("known keys: join_timeout"));
   CHECK(config.rendezvous_options.join_timeout == seconds(600));
 }
 

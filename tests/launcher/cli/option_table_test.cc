@@ -10,6 +10,7 @@
 
 #include "launcher/cli/cli.h"
 #include "launcher/cli/text.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -69,7 +70,7 @@ TEST_CASE("option table: every option is read with dashes and underscores, = or 
       CAPTURE(word);
       if (row.is_flag()) {
         CHECK(Only({word}).row == &row);
-        CHECK(ErrorOf({word + "=1", "p"}).find("'1': it takes no value") != std::string::npos);
+        CHECK(ErrorOf({word + "=1", "p"}) == Contains("'1': it takes no value"));
         continue;
       }
       for (const std::string value : {"3", "", "-t", "--nnodes", "a b", "x=y", "--"}) {
@@ -124,8 +125,8 @@ TEST_CASE(
   const auto line = ReadCommandLine(Words{"-n", "4", "p", "-ppn", "2", "-np"});
   REQUIRE(line.ok());
   CHECK(line->program == Words{"p", "-ppn", "2", "-np"});
-  CHECK(ErrorOf({"-np"}).find("needs a value: --workers=N") != std::string::npos);
-  CHECK(ErrorOf({"doctor", "-ppn", "2"}).find("unknown option '-ppn'") != std::string::npos);
+  CHECK(ErrorOf({"-np"}) == Contains("needs a value: --workers=N"));
+  CHECK(ErrorOf({"doctor", "-ppn", "2"}) == Contains("unknown option '-ppn'"));
 }
 
 TEST_CASE("option table: no option of ours takes a beginning from one of torchrun's") {
@@ -161,7 +162,7 @@ TEST_CASE("option table: every beginning of an option is that option, or names a
       const std::string error = ErrorOf(words);
       CHECK(error.find("option '--" + beginning + "' could be --") == 0);
       for (const OptionRow* other : rows) {
-        CHECK(error.find(std::string("--") + other->name) != std::string::npos);
+        CHECK(error == Contains(std::string("--") + other->name));
       }
     }
   }
@@ -176,7 +177,7 @@ TEST_CASE("option table: each option misspelt is told which one was meant") {
     CAPTURE(error);
     CHECK(error.find("unknown option '" + word + "'") == 0);
     if (std::string(row.name).size() > 3) {
-      CHECK(error.find(std::string("did you mean --") + row.name + "?") != std::string::npos);
+      CHECK(error == Contains(std::string("did you mean --") + row.name + "?"));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -34,7 +35,7 @@ Failure FailureOf(const std::string& name, const Environment& environment,
   REQUIRE_FALSE(program.ok());
   const Failure failure{ExitCodeOfStartError(program.status()),
                         std::string(program.status().message())};
-  CHECK(failure.message.find('\n') == std::string::npos);
+  CHECK(failure.message != Contains("\n"));
   return failure;
 }
 
@@ -124,7 +125,9 @@ TEST_CASE("program: a module and a path for runpy are Python's, and the argument
   CHECK(program->executable == python);
   CHECK(program->argv == Words{"python3", "-u", "-m", "pkg.train", "-m", "x"});
   CHECK(program->title == "pkg.train");
-  CHECK(FailureOf("./train.py", environment, RunAs::kModule).exit_code == 2);
+  const Failure file = FailureOf("./train.py", environment, RunAs::kModule);
+  CHECK(file.exit_code == 2);
+  CHECK(file.message == "module './train.py': expected a name such as package.train");
   CHECK(FailureOf("", environment, RunAs::kModule).message.find("module '': expected a name") == 0);
 
   program = ResolveProgram(script, {"--x"}, RunAs::kRunPath, environment);
@@ -132,7 +135,7 @@ TEST_CASE("program: a module and a path for runpy are Python's, and the argument
   REQUIRE(program->argv.size() == 6);
   CHECK(program->argv[1] == "-u");
   CHECK(program->argv[2] == "-c");
-  CHECK(program->argv[3].find("runpy.run_path") != std::string::npos);
+  CHECK(program->argv[3] == Contains("runpy.run_path"));
   CHECK(program->argv[4] == script);
   CHECK(program->argv[5] == "--x");
   CHECK(program->title == script);
@@ -165,11 +168,11 @@ TEST_CASE("program: an interpreter that is missing, or another machine's format,
     CAPTURE(failure.message);
     CHECK(failure.exit_code == 126);
     CHECK(failure.message.find("program '" + path + "': ") == 0);
-    CHECK(failure.message.find(row.part) != std::string::npos);
+    CHECK(failure.message == Contains(row.part));
     const Failure of_python = FailureOf(script, With({"PYTHON_EXEC=" + path}));
     CHECK(of_python.exit_code == 126);
     CHECK(of_python.message.find("PYTHON_EXEC '" + path + "': ") == 0);
-    CHECK(of_python.message.find("; it is needed to run '" + script + "'") != std::string::npos);
+    CHECK(of_python.message == Contains("; it is needed to run '" + script + "'"));
   }
   const std::string command = WriteFile(dir.File("tool"), "#!/bin/sh\n", 0755);
   const std::string good = WriteFile(dir.File("odd"), "#!/usr/bin/env tool\n", 0755);
@@ -209,7 +212,7 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
     CAPTURE(row.name);
     CAPTURE(failure.message);
     CHECK(failure.exit_code == row.exit_code);
-    CHECK(failure.message.find(row.part) != std::string::npos);
+    CHECK(failure.message == Contains(row.part));
   }
   CHECK(FailureOf(script, With({path, "PYTHON_EXEC=" + plain})).exit_code == 126);
 }
@@ -224,10 +227,9 @@ TEST_CASE("program: a name near a command's is asked back when there is no such 
   CHECK(FailureOf("docter", environment).message.ends_with("; did you mean 'ddprun doctor'?"));
   CHECK(FailureOf("docter", environment).exit_code == 127);
   for (const char* other : {"train", "./docter", "python3"}) {
-    CHECK(FailureOf(other, environment).message.find("did you mean") == std::string::npos);
+    CHECK(FailureOf(other, environment).message != Contains("did you mean"));
   }
-  CHECK(FailureOf("docter", environment, RunAs::kRunPath).message.find("mean") ==
-        std::string::npos);
+  CHECK(FailureOf("docter", environment, RunAs::kRunPath).message != Contains("mean"));
 }
 
 TEST_CASE("program: a PYTHON_EXEC that is no interpreter is told so, with the way out") {

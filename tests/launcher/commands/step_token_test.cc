@@ -11,8 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -21,7 +21,6 @@ namespace ddprun::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Holds;
 
 constexpr char kName[] = ".ddprun-7.0-0.token";
 constexpr char kOther[] = "another-token-of-thirty-two-characters\n";
@@ -81,10 +80,12 @@ TEST_CASE("step token: a link in its place is refused, to whatever file of the u
     CAPTURE(target);
     fs::create_symlink(target, kName);
     const std::string trouble = step.Trouble();
-    Holds(trouble,
-          "the step's token .ddprun-7.0-0.token: it is a link, which others may have made");
-    Holds(trouble, "; another file of that name must go, or give a token, or --no_cluster");
-    CHECK(trouble.find("thirty") == std::string::npos);
+    CHECK(
+        trouble ==
+        Contains("the step's token .ddprun-7.0-0.token: it is a link, which others may have made"));
+    CHECK(trouble ==
+          Contains("; another file of that name must go, or give a token, or --no_cluster"));
+    CHECK(trouble != Contains("thirty"));
     CHECK(fs::is_symlink(kName));  // who has put it there is to be seen
     fs::remove(kName);
   }
@@ -93,12 +94,12 @@ TEST_CASE("step token: a link in its place is refused, to whatever file of the u
 TEST_CASE("step token: a file in its place that others know is refused") {
   const Step step;
   testing::WriteFile(kName, kOther, 0640);
-  Holds(step.Trouble(), "its mode is 640, so others may read it");
+  CHECK(step.Trouble() == Contains("its mode is 640, so others may read it"));
   fs::remove(kName);
   if (geteuid() != 0) return testing::SkipTest("only root gives files away");
   testing::WriteFile(kName, kOther, 0600);
   REQUIRE(chown(kName, 65534, 65534) == 0);
-  Holds(step.Trouble(), "it belongs to user 65534, who knows what is in it");
+  CHECK(step.Trouble() == Contains("it belongs to user 65534, who knows what is in it"));
 }
 
 // What another member of the group does who may write to the folder.
@@ -124,7 +125,7 @@ TEST_CASE("step token: whoever takes the file away while it is made gets no step
   }));
   is_over = true;
   other.join();
-  Holds(trouble, "somebody has removed the file while this node made it");
+  CHECK(trouble == Contains("somebody has removed the file while this node made it"));
 }
 
 }  // namespace

@@ -17,15 +17,14 @@
 #include <vector>
 
 #include "tests/launcher/control/short_dir.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
-#include "tests/support/holds.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::launcher {
 namespace {
 
-using ddprun::testing::Holds;
 using ddprun::testing::InChild;
 using ddprun::testing::SkipTest;
 using ddprun::testing::WriteFile;
@@ -92,20 +91,20 @@ TEST_CASE("control socket: a directory that others can enter, or that is none, i
             " is open to other users; chmod 700 it, if it is for nothing else, or name another "
             "with DDPRUN_CONTROL_DIR");
   REQUIRE(chmod(open.c_str(), 0701) == 0);
-  CHECK(Holds(WhyNot(), "is open to other users"));
+  CHECK(WhyNot() == Contains("is open to other users"));
   REQUIRE(chmod(open.c_str(), 0700) == 0);
-  CHECK(Holds(WhyNot(), "made "));
+  CHECK(WhyNot() == Contains("made "));
 
   const std::string link = dir.File("link");
   REQUIRE(symlink(open.c_str(), link.c_str()) == 0);
   UseDirectory(link);
   CHECK(WhyNot() == link + " is no directory; name one with DDPRUN_CONTROL_DIR");
   UseDirectory(WriteFile(dir.File("file"), "x"));
-  CHECK(Holds(WhyNot(), "is no directory"));
+  CHECK(WhyNot() == Contains("is no directory"));
   UseDirectory(dir.File("no/such"));
-  CHECK(Holds(WhyNot(), "make " + dir.File("no/such")));
+  CHECK(WhyNot() == Contains("make " + dir.File("no/such")));
   UseDirectory(dir.File(std::string(90, 'd')));
-  CHECK(Holds(WhyNot(), "too long a name"));
+  CHECK(WhyNot() == Contains("too long a name"));
 }
 
 TEST_CASE("control socket: another user's directory is not used, and not looked into") {
@@ -168,7 +167,7 @@ TEST_CASE("control socket: one that nobody accepts from is found, and a connect 
     if (made.ok()) waiting.push_back(*std::move(made));
   }
   CHECK(absl::IsDeadlineExceeded(status));
-  CHECK(Holds(std::string(status.message()), "its ddprun accepts nobody"));
+  CHECK(status.message() == Contains("its ddprun accepts nobody"));
   CHECK(FindControlSockets() == std::vector<std::string>{path});
 }
 
@@ -177,9 +176,9 @@ TEST_CASE("control socket: errors of a connect name the socket") {
   const auto why = [](const std::string& path) {
     return std::string(ConnectToControl(path, seconds(1)).status().message());
   };
-  CHECK(Holds(why(dir.File("none")), "connect to " + dir.File("none")));
-  CHECK(Holds(why("/tmp/" + std::string(200, 'x')), "too long a name"));
-  CHECK(Holds(why("/tmp/a\nb"), "connect to /tmp/a\\nb"));
+  CHECK(why(dir.File("none")) == Contains("connect to " + dir.File("none")));
+  CHECK(why("/tmp/" + std::string(200, 'x')) == Contains("too long a name"));
+  CHECK(why("/tmp/a\nb") == Contains("connect to /tmp/a\\nb"));
 }
 
 TEST_CASE("control socket: another user's process is no peer, on either end") {

@@ -10,13 +10,12 @@
 #include <vector>
 
 #include "tests/launcher/control/http_testing.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/scarce_descriptors.h"
 
 namespace ddprun::launcher {
 namespace {
 
-using ddprun::testing::Holds;
 using testing::Await;
 using testing::RawClient;
 using testing::TestServer;
@@ -47,22 +46,22 @@ TEST_CASE("http server: requests follow each other over one connection, also all
   RawClient client(server.port());
   client.Send(Get("/one?a=1"));
   const std::string first = client.Take("GET /one a=1;");
-  CHECK(Holds(first, "HTTP/1.1 200 OK\r\n"));
-  CHECK(Holds(first, "Content-Length: 13\r\n"));
-  CHECK(Holds(first, "Cache-Control: no-store\r\n"));
-  CHECK(Holds(first, "X-Content-Type-Options: nosniff\r\n"));
-  CHECK(Holds(first, "frame-ancestors 'none'"));
+  CHECK(first == Contains("HTTP/1.1 200 OK\r\n"));
+  CHECK(first == Contains("Content-Length: 13\r\n"));
+  CHECK(first == Contains("Cache-Control: no-store\r\n"));
+  CHECK(first == Contains("X-Content-Type-Options: nosniff\r\n"));
+  CHECK(first == Contains("frame-ancestors 'none'"));
   client.Send(Get("/two") + Get("/three") + Get("/four", "Connection: close\r\n"));
   client.Take("GET /two;");
   client.Take("GET /three;");
-  CHECK(Holds(client.ReadAll(), "GET /four;"));
+  CHECK(client.ReadAll() == Contains("GET /four;"));
 }
 
 TEST_CASE("http server: a request may come byte by byte") {
   TestServer server(Echo);
   RawClient client(server.port());
   for (const char c : Get("/slow")) client.Send(std::string(1, c));
-  CHECK(Holds(client.ReadUntil("/slow;"), "GET /slow;"));
+  CHECK(client.ReadUntil("/slow;") == Contains("GET /slow;"));
 }
 
 TEST_CASE("http server: HEAD is answered as GET, without the body") {
@@ -70,21 +69,21 @@ TEST_CASE("http server: HEAD is answered as GET, without the body") {
   RawClient client(server.port());
   client.Send("HEAD /one HTTP/1.1\r\nHost: localhost\r\n\r\n" + Get("/two"));
   const std::string text = client.ReadUntil("GET /two;");
-  CHECK(Holds(text, "Content-Length: 9\r\n"));
-  CHECK(text.find("GET /one") == std::string::npos);
+  CHECK(text == Contains("Content-Length: 9\r\n"));
+  CHECK(text != Contains("GET /one"));
   // Of a stream, too; and what is no request after it gets its reason.
   client.Take("GET /two;");
   client.Send("HEAD /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
   client.Take("\r\n\r\n");
   client.Send("what\r\n\r\n");
-  CHECK(Holds(client.ReadAll(), "not an HTTP request\n"));
+  CHECK(client.ReadAll() == Contains("not an HTTP request\n"));
 }
 
 TEST_CASE("http server: HTTP/1.0 is answered, and closed") {
   TestServer server(Echo);
   RawClient client(server.port());
   client.Send("GET /old HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
-  CHECK(Holds(client.ReadAll(), "GET /old;"));
+  CHECK(client.ReadAll() == Contains("GET /old;"));
 }
 
 TEST_CASE("http server: a port is for reading, by names that are known, for no foreign page") {
@@ -112,7 +111,7 @@ TEST_CASE("http server: the control socket takes any method, Host and origin") {
   client.Send("POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
   client.Take("POST /b local;");
   client.Send("POST /c HTTP/1.1\r\nConnection: close\r\n\r\n");  // no length: no body
-  CHECK(Holds(client.ReadAll(), "POST /c local;"));
+  CHECK(client.ReadAll() == Contains("POST /c local;"));
 }
 
 TEST_CASE("http server: what is no request, no path, or too large is refused and closed") {
@@ -157,13 +156,13 @@ TEST_CASE("http server: an answer may come later, and its connection be gone by 
     for (const HttpServer::Answer& answer : waiting) answer({.status = 503, .body = "later;"});
     waiting.clear();
   });
-  CHECK(Holds(stays.ReadUntil("later;"), "HTTP/1.1 503 Service Unavailable\r\n"));
+  CHECK(stays.ReadUntil("later;") == Contains("HTTP/1.1 503 Service Unavailable\r\n"));
   // Nor does one matter that comes after the server has closed.
   stays.Send(Get("/c"));
   REQUIRE(Await([&] { return count() == 1; }));
   server.Do([&](HttpServer& open) { open.Close(); });
   server.Do([&](HttpServer&) { std::exchange(waiting, {})[0]({.body = "too late"}); });
-  CHECK(stays.ReadAll().find("too late") == std::string::npos);
+  CHECK(stays.ReadAll() != Contains("too late"));
 }
 
 TEST_CASE("http server: a stream gets its body, then what is published, until the reader goes") {
@@ -172,7 +171,7 @@ TEST_CASE("http server: a stream gets its body, then what is published, until th
   RawClient first(server.port()), second(server.socket_path());
   first.Send(Get("/stream"));
   second.Send(Get("/stream"));
-  CHECK(Holds(first.Take("hello|"), "Connection: close\r\n"));
+  CHECK(first.Take("hello|") == Contains("Connection: close\r\n"));
   second.Take("hello|");
   REQUIRE(server.AwaitStreams(2));
   server.Publish("event 1;");
@@ -203,7 +202,7 @@ TEST_CASE("http server: what is published while a stream's body is written is no
     (*std::exchange(waiting, {}))({.body = "hello|", .channel = "all"});
     open.Publish("all", std::make_shared<const std::string>("at once;"));
   });
-  CHECK(Holds(client.ReadUntil("at once;"), "hello|at once;"));
+  CHECK(client.ReadUntil("at once;") == Contains("hello|at once;"));
 }
 
 TEST_CASE("http server: a reader that is slow gets the newest only") {
@@ -238,7 +237,7 @@ void AddClients(Clients& clients, const auto& door, const std::string& path,
   while (clients.size() < HttpServer::kMaxConnections) {
     clients.push_back(std::make_unique<RawClient>(door));
     clients.back()->Send(Get(path));
-    REQUIRE(Holds(clients.back()->Take(answer), answer));
+    REQUIRE(clients.back()->Take(answer) == Contains(answer));
   }
 }
 
@@ -267,7 +266,7 @@ TEST_CASE("http server: who holds all places of a port makes room for others") {
   AddClients(clients, server.port(), "/stream", "hello|");
   RawClient third(server.port(), 3);
   third.Send(Get("/third"));
-  CHECK(Holds(third.Take("/third;"), "GET /third;"));
+  CHECK(third.Take("/third;") == Contains("GET /third;"));
   CHECK(clients[1]->ReadAll() == "");  // closed
   CHECK(server.AwaitStreams(62));
   // They come again, and it is their own that go.
@@ -276,7 +275,7 @@ TEST_CASE("http server: who holds all places of a port makes room for others") {
   CHECK(server.AwaitStreams(62));
   for (RawClient* kept : {&other, &third}) {
     kept->Send(Get("/kept"));
-    CHECK(Holds(kept->Take("/kept;"), "GET /kept;"));
+    CHECK(kept->Take("/kept;") == Contains("GET /kept;"));
   }
 }
 
@@ -291,7 +290,7 @@ TEST_CASE("http server: connections that wait for a request make room before str
   CHECK(StatusOf(server, Get("/")) == "200");
   CHECK(clients[1]->ReadAll() == "");  // closed
   server.Publish("news|");
-  CHECK(Holds(stream.Take("news|"), "news|"));
+  CHECK(stream.Take("news|") == Contains("news|"));
 }
 
 TEST_CASE("http server: who does not read a reply makes room, behind who waits for a request") {
@@ -304,7 +303,7 @@ TEST_CASE("http server: who does not read a reply makes room, behind who waits f
   for (int i = 0; i < 2; ++i) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
     clients.back()->Send(Get("/big"));
-    REQUIRE(Holds(clients.back()->ReadUntil("HTTP/1.1 200"), "HTTP/1.1 200"));
+    REQUIRE(clients.back()->ReadUntil("HTTP/1.1 200") == Contains("HTTP/1.1 200"));
   }
   while (clients.size() < HttpServer::kMaxConnections) {
     clients.push_back(std::make_unique<RawClient>(server.port()));
@@ -317,11 +316,11 @@ TEST_CASE("http server: who does not read a reply makes room, behind who waits f
   }));
   RawClient idle(server.port());
   idle.Send(Get("/idle"));
-  CHECK(Holds(idle.Take("/idle;"), "GET /idle;"));
+  CHECK(idle.Take("/idle;") == Contains("GET /idle;"));
   CHECK(clients[0]->ReadAll().size() < size_t{8} << 20);  // the older one was closed
   RawClient other(server.port(), 2);
   other.Send(Get("/other"));
-  CHECK(Holds(other.Take("/other;"), "GET /other;"));
+  CHECK(other.Take("/other;") == Contains("GET /other;"));
   CHECK(idle.ReadAll() == "");
   server.Do([&](HttpServer&) { waiting.clear(); });
 }
@@ -347,7 +346,7 @@ TEST_CASE("http server: who waits for an answer makes no room") {
     for (const HttpServer::Answer& answer : waiting) answer({.body = "at last;"});
     waiting.clear();
   });
-  for (const auto& client : clients) CHECK(Holds(client->Take("at last;"), "at last;"));
+  for (const auto& client : clients) CHECK(client->Take("at last;") == Contains("at last;"));
 }
 
 TEST_CASE("http server: it closes with connections in every state, and can be asked nothing then") {
@@ -375,7 +374,7 @@ TEST_CASE("http server: without a descriptor to accept with, it serves as soon a
     client.emplace(server.port());
     client->Send(Get("/later"));
   }
-  CHECK(Holds(client->ReadUntil("/later;"), "GET /later;"));
+  CHECK(client->ReadUntil("/later;") == Contains("GET /later;"));
   // Nor does it matter when it closes while it waits for one.
   const ddprun::testing::ScarceDescriptors scarce;
   const RawClient another(server.port());

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/launcher/doctor/example_facts.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -75,14 +76,14 @@ TEST_CASE("doctor output: what is lacking is null, the reason stands in the JSON
         "{\"subject\": \"driver\", \"advice\": \"no libcuda.so.1; install it\"}",
         "\"cuda_training\": {\"possible\": false, \"reason\": \"no libcuda.so.1; install it\"}"}) {
     CAPTURE(part);
-    CHECK(json.find(part) != std::string::npos);
+    CHECK(json == Contains(part));
   }
 }
 
 TEST_CASE("doctor output: strings of a library or a user stay strings of JSON") {
   DoctorFacts facts = testing::GoodMachine();
   facts.gpu.gpus[0].name = "a\"b\\c\td\ne\x01\xff";
-  CHECK(DoctorJson(facts).find(R"("name": "a\"b\\c\td\\ne\\x01\\xff")") != std::string::npos);
+  CHECK(DoctorJson(facts) == Contains(R"("name": "a\"b\\c\td\\ne\\x01\\xff")"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/virtual_clock.h"
@@ -77,7 +78,7 @@ TEST_CASE("gpu probe: one that closes its pipe and lives on is ended") {
   const testing::TempDir dir;
   const std::string sign = dir.File("sign");
   const GpuReport report = RunLateShell("exec >&-; touch " + sign + "; exec sleep 600", sign);
-  CHECK(report.interrupted.find("killed by signal 9") != std::string::npos);
+  CHECK(report.interrupted == Contains("killed by signal 9"));
 }
 
 TEST_CASE("gpu probe: an ignored SIGCHLD, as some parents leave it, changes nothing") {

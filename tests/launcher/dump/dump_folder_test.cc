@@ -18,6 +18,7 @@
 
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/dump/dump_testing.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -76,12 +77,12 @@ TEST_CASE("dump: a folder with a file for each thing that is known") {
   CHECK(ModeOf(folder + "/rank-1") == 0700);
   CHECK(ModeOf(folder + "/rank-1/stack.txt") == 0600);
   const std::string stack = ReadFile(folder + "/rank-1/stack.txt");
-  CHECK(stack.find("waits in futex") != std::string::npos);
-  CHECK(stack.find("    train_step\n") != std::string::npos);
+  CHECK(stack == Contains("waits in futex"));
+  CHECK(stack == Contains("    train_step\n"));
   const std::string status = ReadFile(folder + "/rank-1/status.txt");
-  CHECK(status.find("/stuck lock\n") != std::string::npos);
-  CHECK(status.find("== limits ==\n") != std::string::npos);
-  CHECK(ReadFile(folder + "/rank-1/environment.txt").find("PATH=") != std::string::npos);
+  CHECK(status == Contains("/stuck lock\n"));
+  CHECK(status == Contains("== limits ==\n"));
+  CHECK(ReadFile(folder + "/rank-1/environment.txt") == Contains("PATH="));
   CHECK(ReadFile(folder + "/rank-3/stack.txt") == "the process has ended\n");
   CHECK(ReadFile(folder + "/roll_call.txt").starts_with(result.sentence + "\n"));
   CHECK(ReadFile(folder + "/rank-0/ddp-flight-0-" + pid + "-0.json") == "{}");

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/launcher/dump/dump_testing.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -20,7 +21,7 @@ TEST_CASE("proc: where the kernel says a program waits") {
   const std::string pipe = KernelWait(StartStuck("pipe")->pid());
   CAPTURE(pipe);
   CHECK(pipe.starts_with("in read of descriptor "));
-  CHECK(pipe.find(", pipe:[") != std::string::npos);
+  CHECK(pipe == Contains(", pipe:["));
 }
 
 TEST_CASE("proc: one that has ended is not alive, before and after it is reaped") {

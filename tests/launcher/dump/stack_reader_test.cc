@@ -16,6 +16,7 @@
 #include "launcher/dump/proc_facts.h"
 #include "rendezvous/base/steady_clock.h"
 #include "tests/launcher/dump/dump_testing.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -222,7 +223,7 @@ TEST_CASE("stack: a real tracer that is killed between attach and detach leaves 
                    std::to_string(program->pid()) + " -ex 'shell sleep 1000'\n");
   const StackResult result = Read(program->pid(), hanging, 3s);
   CAPTURE(result.problem);
-  CHECK(result.problem.find("eu-stack: no answer in ") != std::string::npos);
+  CHECK(result.problem == Contains("eu-stack: no answer in "));
   CheckUnharmed(program->pid());
 }
 

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -128,8 +129,7 @@ TEST_CASE("worker server: no answer, half of one and a failure are errors") {
   }
   const Server server({{"dump_traceback", failed}});
   const auto stacks = AskStacks(server.path(), {getpid()}, SteadyNow() + seconds(60));
-  CHECK(std::string(stacks.status().message()).find("answers dump_traceback with HTTP/1.1 500") !=
-        std::string::npos);
+  CHECK(stacks.status().message() == Contains("answers dump_traceback with HTTP/1.1 500"));
 }
 
 TEST_CASE("worker server: a relative path is the process's, and another process is not asked") {

@@ -17,6 +17,7 @@
 #include "rendezvous/base/unique_fd.h"
 #include "tests/launcher/logs/console_file.h"
 #include "tests/launcher/logs/file_size_limit.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -104,8 +105,8 @@ TEST_CASE("console choice: files have the tee'd and redirected output of every r
     CHECK(console.FileOf("attempt_0/" + rank + "/stdout.log") == "out " + rank + "\n");
     CHECK(console.FileOf("attempt_0/" + rank + "/stderr.log") == "err " + rank + "\n");
   }
-  CHECK(console.Close().find("[default1]:err 1\n") != std::string::npos);
-  CHECK(Sorted(console.Close()).find("[default0]") == std::string::npos);
+  CHECK(console.Close() == Contains("[default1]:err 1\n"));
+  CHECK(Sorted(console.Close()) != Contains("[default0]"));
 }
 
 TEST_CASE("console choice: with /dev/null a redirected stream stays on the console") {

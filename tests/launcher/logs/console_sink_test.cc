@@ -12,6 +12,7 @@
 #include <string>
 
 #include "tests/launcher/logs/file_size_limit.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -148,7 +149,7 @@ TEST_CASE("console: a message of ours has room when workers have filled it") {
   CHECK(sink.dropped_lines() == dropped + 2);
 
   const std::string out = Consume(sink, pipe, At(400));
-  CHECK(out.find("\n" + report + "\n") != std::string::npos);
+  CHECK(out == Contains("\n" + report + "\n"));
 }
 
 TEST_CASE("console: raw bytes without room are dropped up to the end of their line") {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/launcher/logs/file_size_limit.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -33,7 +34,7 @@ TEST_CASE("file sink: a file that is there already is refused by name") {
   std::ofstream(dir.File("log")) << "x";
   const auto sink = FileSink::Create(dir.File("log"));
   REQUIRE_FALSE(sink.ok());
-  CHECK(std::string(sink.status().message()).find(dir.File("log")) != std::string::npos);
+  CHECK(sink.status().message() == Contains(dir.File("log")));
 }
 
 TEST_CASE("file sink: a full disk costs whole lines, which are counted") {

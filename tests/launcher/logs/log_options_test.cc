@@ -10,6 +10,7 @@
 
 #include "launcher/logs/log_router.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -75,8 +76,8 @@ TEST_CASE("log options: a log directory that cannot be written to is one line th
   const std::string message(router.status().message());
   CAPTURE(message);
   CHECK(message.find("PET_LOG_DIR '" + dir.File("file") + "': ") == 0);
-  CHECK(message.find("directory that can be written to") != std::string::npos);
-  CHECK(message.find('\n') == std::string::npos);
+  CHECK(message == Contains("directory that can be written to"));
+  CHECK(message != Contains("\n"));
 }
 
 // What a run of two rounds says on stderr.

@@ -16,6 +16,7 @@
 
 #include "launcher/logs/output_channel.h"
 #include "rendezvous/base/durable_file.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -315,8 +316,8 @@ TEST_CASE("log router: one line of megabytes comes in marked pieces and is whole
   const uint64_t dropped = f.router->losses().console_lines;
   f.router.reset();
   const std::string out = f.out.ReadToEnd();
-  CHECK(out.find("[line cut by ddprun at 64 KiB]\n[default0]:x") != std::string::npos);
-  CHECK(out.find("[default0]:end\n") != std::string::npos);
+  CHECK(out == Contains("[line cut by ddprun at 64 KiB]\n[default0]:x"));
+  CHECK(out == Contains("[default0]:end\n"));
   if (dropped == 0) CHECK(std::count(out.begin(), out.end(), 'x') == 5000000);
   std::istringstream in(out);
   for (std::string piece; std::getline(in, piece);) CHECK(piece.size() < 66000);

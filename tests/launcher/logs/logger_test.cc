@@ -13,6 +13,7 @@
 
 #include "launcher/logs/log_router.h"
 #include "tests/launcher/logs/console_file.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -54,7 +55,7 @@ TEST_CASE("logger: a message stays one line of bounded length, harmless to a ter
   logger->info(std::string(100'000, 'y'));
   const std::vector<std::string> lines = Lines(console.Close());
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0].find("a\\nddprun: error: not ours\\x1b[2J x") != std::string::npos);
+  CHECK(lines[0] == Contains("a\\nddprun: error: not ours\\x1b[2J x"));
   CHECK(lines[1].size() < 4200);
   CHECK(lines[1].substr(lines[1].size() - 4) == "y...");
 }
@@ -111,7 +112,7 @@ TEST_CASE("logger: in a flood the user's lines come through, and what is missing
     if (line == "for the user") ++for_the_user;
   }
   CHECK(missing > 0);
-  CHECK_MESSAGE(lines.back().find(" behind the gap") != std::string::npos, lines.back());
+  CHECK(lines.back() == Contains(" behind the gap"));
   CHECK(seen + missing == kRounds);
   CHECK(for_the_user == kRounds);
 }

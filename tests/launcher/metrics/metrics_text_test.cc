@@ -10,6 +10,7 @@
 
 #include "launcher/metrics/metric_series.h"
 #include "tests/launcher/metrics/views.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -67,8 +68,8 @@ TEST_CASE("metrics: the job's and the own node's values have samples, the own ra
         "ddprun_gpu_xid_errors_total{run_id=\"run7\",node=\"host1\",gpu=\"0\"} 1"}) {
     CHECK_MESSAGE(HasLine(text, line), line, "\n", text);
   }
-  CHECK_MESSAGE(text.find("host0") == std::string::npos, text);
-  CHECK_MESSAGE(text.find("rank=\"1\"") == std::string::npos, text);
+  CHECK(text != Contains("host0"));
+  CHECK(text != Contains("rank=\"1\""));
 }
 
 TEST_CASE("metrics: a view of which everything is known has every metric") {
@@ -97,8 +98,8 @@ TEST_CASE("metrics: what is not known has no sample") {
         "ddprun_job_round_start_seconds", "ddprun_node_rank", "ddprun_node_memory_used_bytes"}) {
     CHECK_MESSAGE(!HasMetric(text, name), name, text);
   }
-  CHECK_MESSAGE(text.find("ddprun_rank_") == std::string::npos, text);
-  CHECK_MESSAGE(text.find("ddprun_gpu_") == std::string::npos, text);
+  CHECK(text != Contains("ddprun_rank_"));
+  CHECK(text != Contains("ddprun_gpu_"));
 }
 
 TEST_CASE("metrics: a job that has not formed a round yet has none, which is known") {
@@ -141,7 +142,7 @@ TEST_CASE("metrics: no two samples have equal labels, whatever the view holds") 
   std::set<std::string> seen;
   for (const std::string& name : SampleNames(text)) {
     CHECK_MESSAGE(seen.insert(name).second, name);
-    CHECK(name.find("rank=\"-1\"") == std::string::npos);
+    CHECK(name != Contains("rank=\"-1\""));
   }
   // Two agents with one name are told apart in the same way by whoever is asked.
   const std::string sample = "ddprun_node_up_seconds{run_id=\"run7\",node=\"host0/n1\"} 70";
@@ -153,7 +154,7 @@ TEST_CASE("metrics: all nodes are there when they are asked for, but no other ra
   const std::string text = MetricsText(RichView(), "n1", {.has_all_nodes = true});
   CHECK_MESSAGE(HasLine(text, "ddprun_node_rank{run_id=\"run7\",node=\"host0\"} 0"), text);
   CHECK_MESSAGE(HasLine(text, "ddprun_node_rank{run_id=\"run7\",node=\"host1\"} 1"), text);
-  CHECK_MESSAGE(text.find("rank=\"1\"") == std::string::npos, text);
+  CHECK(text != Contains("rank=\"1\""));
 }
 
 TEST_CASE("metrics: a scrape is bounded by the own ranks, with all nodes by their number") {

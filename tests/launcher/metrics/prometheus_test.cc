@@ -13,6 +13,7 @@
 #include "tests/launcher/metrics/http.h"
 #include "tests/launcher/metrics/prometheus.h"
 #include "tests/launcher/metrics/views.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -86,7 +87,7 @@ std::vector<std::string> DashboardExpressions() {
     expression = ReplaceAll(expression, "$job", ".*");
     expression = ReplaceAll(expression, "$node", ".*");
     expression = ReplaceAll(expression, "$__rate_interval", "1m");
-    CHECK_MESSAGE(expression.find('$') == std::string::npos, expression);
+    CHECK(expression != Contains("$"));
   }
   REQUIRE(expressions.size() > 30);
   return expressions;
@@ -154,7 +155,7 @@ TEST_CASE("dashboard: each expression is accepted and has values for a job") {
   REQUIRE_MESSAGE(prometheus.WaitFor("ddprun_job_up_seconds"), prometheus.Describe());
   for (const std::string& expression : DashboardExpressions()) {
     const std::string answer = prometheus.Ask(expression);
-    CHECK_MESSAGE(answer.find("\"status\":\"success\"") != std::string::npos, expression, answer);
+    CHECK_MESSAGE(answer == Contains("\"status\":\"success\""), expression);
     CHECK_MESSAGE(prometheus.WaitFor(expression), expression, "\n", prometheus.Describe());
   }
 }
@@ -223,7 +224,7 @@ TEST_CASE("docs/metrics.md: of pods those with the annotation are scraped, at it
   }
   const std::string config = ScrapeConfig(1, dir);
   const std::string sd = "kubernetes_sd_configs:\n      - role: pod\n";
-  REQUIRE(config.find(sd) != std::string::npos);
+  REQUIRE(config == Contains(sd));
   const std::string file =
       testing::WriteFile(dir.File("prometheus.yml"), ReplaceAll(config, sd, pods));
   const auto check = Promtool({"check", "config", file});
@@ -263,7 +264,7 @@ TEST_CASE("docs/metrics.md: the table has a row for each metric, with its type a
     }
     help.pop_back();  // the full stop
     const std::string row = "| `" + name + "` | " + type + " | " + labels + " | " + help;
-    CHECK_MESSAGE(document.find("\n" + row) != std::string::npos, row);
+    CHECK_MESSAGE(document == Contains("\n" + row), row);
     rows.insert(name);
   }
   for (const std::string& name : MetricsIn(document)) {

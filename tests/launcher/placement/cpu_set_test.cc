@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -25,8 +27,8 @@ TEST_CASE("cpu set: anything else is an error that quotes it, however large its 
     const absl::StatusOr<CpuSet> read = ParseCpuList(text);
     CAPTURE(text);
     REQUIRE_FALSE(read.ok());
-    CHECK(read.status().message().find("is no list of CPUs") != absl::string_view::npos);
-    CHECK(read.status().message().find('\x1b') == absl::string_view::npos);
+    CHECK(read.status().message() == Contains("is no list of CPUs"));
+    CHECK(read.status().message() != Contains("\x1b"));
   }
 }
 

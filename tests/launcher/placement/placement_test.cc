@@ -6,6 +6,7 @@
 
 #include "launcher/placement/sysfs.h"
 #include "tests/launcher/placement/placed.h"
+#include "tests/support/contains.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -110,8 +111,8 @@ TEST_CASE("placement: a driver in trouble is an error, not a machine without GPU
   CHECK(machine.ErrorOf(NumaBinding::kNode, 1, broken) == "--numa_binding 'node': too old");
   GpuReport none;
   none.driver = DriverState::kOpened;
-  CHECK(machine.ErrorOf(NumaBinding::kNode, 1, none, {.visible_devices = "GPU-ff"})
-            .find("CUDA_VISIBLE_DEVICES is 'GPU-ff'") != std::string::npos);
+  CHECK(machine.ErrorOf(NumaBinding::kNode, 1, none, {.visible_devices = "GPU-ff"}) ==
+        Contains("CUDA_VISIBLE_DEVICES is 'GPU-ff'"));
 }
 
 TEST_CASE("placement: files that are missing or hold something else are named") {
@@ -148,17 +149,16 @@ TEST_CASE("placement: files that are missing or hold something else are named") 
     machine.Remove(row.path);
     if (row.text != nullptr) machine.Write(row.path, row.text);
     const std::string error = machine.ErrorOf(row.binding, 1, GpusOfDouble(1));
-    CHECK_MESSAGE(error.find(row.wanted) != std::string::npos, error);
+    CHECK(error == Contains(row.wanted));
     CHECK(error.find("--numa_binding '") == 0);
-    CHECK(error.find('\n') == std::string::npos);
+    CHECK(error != Contains("\n"));
   }
 }
 
 TEST_CASE("placement: a file without end is not read to it") {
   const SmallMachine machine;
   machine.Write("devices/system/node/node1/cpulist", std::string(1 << 20, '1'));
-  CHECK(machine.ErrorOf(NumaBinding::kNode, 1, GpusOfDouble(1)).find("too long") !=
-        std::string::npos);
+  CHECK(machine.ErrorOf(NumaBinding::kNode, 1, GpusOfDouble(1)) == Contains("too long"));
 }
 
 TEST_CASE("placement: what a mode does not ask may be missing") {
@@ -208,7 +208,7 @@ TEST_CASE("virtual devices: each worker's GPU is its entry of the launcher's own
         "--virtual_local_rank: local rank 2 exceeds the GPUs in CUDA_VISIBLE_DEVICES '3,1': "
         "expected one for each of 4 workers");
   const auto hip = VirtualDevices(Workers(4), "HIP_VISIBLE_DEVICES", "3,1");
-  CHECK(hip.status().message().find("the GPUs in HIP_VISIBLE_DEVICES '3,1'") != std::string::npos);
+  CHECK(hip.status().message() == Contains("the GPUs in HIP_VISIBLE_DEVICES '3,1'"));
 }
 
 TEST_CASE("virtual devices: what hides all GPUs is named, not counted as a GPU") {

@@ -15,6 +15,7 @@
 #include "tests/launcher/process/agent_fixture.h"
 #include "tests/launcher/process/cgroup_testing.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 
 namespace ddprun::launcher {
@@ -171,7 +172,7 @@ TEST_CASE("guardian: an agent started with SIGCHLD ignored still sees its worker
   char ignored[32];
   std::snprintf(ignored, sizeof(ignored), "SigIgn:%016llx",
                 static_cast<unsigned long long>(odd.ignored_signals));
-  CHECK_MESSAGE(text.find(ignored) != std::string::npos, text);
+  CHECK(text == Contains(ignored));
 }
 
 TEST_CASE("guardian: an agent started without stdin gives its workers /dev/null") {
@@ -187,7 +188,7 @@ TEST_CASE("guardian: an agent started without stdin gives its workers /dev/null"
   REQUIRE(result.ok());
   const std::string text = output.ReadAll();
   ReapChild(result.pid);
-  CHECK_MESSAGE(text.find("0 1 2\n") != std::string::npos, text);
+  CHECK(text == Contains("0 1 2\n"));
 }
 
 }  // namespace

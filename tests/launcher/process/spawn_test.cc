@@ -22,6 +22,7 @@
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -115,8 +116,7 @@ TEST_CASE("spawn: a child is bound to its CPUs, and the agent stays as it is") {
     CHECK(CpusOf({cpu}) == std::to_string(cpu) + "\n");
     CHECK(CpusOf({cpu, 60000}) == std::to_string(cpu) + "\n");
   }
-  CHECK(testing::ReadFile("/proc/self/status").find("Cpus_allowed_list:\t" + CpusOf({})) !=
-        std::string::npos);
+  CHECK(testing::ReadFile("/proc/self/status") == Contains("Cpus_allowed_list:\t" + CpusOf({})));
   cpu_set_t after;
   REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
   CHECK(CPU_EQUAL(&before, &after));
@@ -244,8 +244,7 @@ TEST_CASE("spawn: where the limit keeps the key's number away no worker runs wit
   const SpawnResult result = Spawn(request, TestBaseline());
   setrlimit(RLIMIT_NOFILE, &before);
   CHECK_FALSE(result.ok());
-  CHECK_MESSAGE(result.text.find("hand on the round's key as descriptor 199") != std::string::npos,
-                result.text);
+  CHECK(result.text == Contains("hand on the round's key as descriptor 199"));
 }
 
 TEST_CASE("spawn: page and key are those that were given, whatever number the agent has it at") {
@@ -324,8 +323,8 @@ TEST_CASE("spawn: the worker finds the signal state of the agent's start, not th
     baseline.blocked_signals = BitOf(SIGALRM) | BitOf(64) | BitOf(33);
   }
   const std::string text = OutputOf(Toy({"signals"}), baseline);
-  CHECK_MESSAGE(text.find("SigBlk:" + Hex(baseline.blocked_signals)) != std::string::npos, text);
-  CHECK_MESSAGE(text.find("SigIgn:" + Hex(baseline.ignored_signals)) != std::string::npos, text);
+  CHECK(text == Contains("SigBlk:" + Hex(baseline.blocked_signals)));
+  CHECK(text == Contains("SigIgn:" + Hex(baseline.ignored_signals)));
   signal(SIGUSR2, SIG_DFL);
 }
 

@@ -13,6 +13,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 
 namespace ddprun::launcher {
@@ -62,7 +63,7 @@ TEST_CASE("survivors: who waits for the kernel is looked for among so many threa
   std::vector<Survivor> few(3, {.rank = 0, .pid = getpid()});
   few.push_back({.rank = 7, .pid = waiting.pid()});
   const std::string found = watch.GivenUpText(few);
-  CHECK_MESSAGE(found.find("the kernel holds rank 7 (i") != std::string::npos, found);
+  CHECK(found == Contains("the kernel holds rank 7 (i"));
   std::vector<Survivor> many(5000, {.rank = 0, .pid = getpid()});
   many.push_back(few.back());
   const std::string left = watch.GivenUpText(many);

@@ -11,6 +11,7 @@
 #include "tests/launcher/process/file_gate.h"
 #include "tests/launcher/process/group_fixture.h"
 #include "tests/launcher/process/process_testing.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -327,7 +328,7 @@ TEST_CASE("worker_group: user signals reach the worker, not its helpers") {
   REQUIRE(fixture.RunUntilStarted(1));
   const pid_t helper = NumberAfter(fixture.output.ReadUntil("ready\n"), "left ");
   fixture.group.Relay(SIGUSR1);
-  CHECK(fixture.output.ReadUntil("s10\n").find("s10\n") != std::string::npos);
+  CHECK(fixture.output.ReadUntil("s10\n") == Contains("s10\n"));
   CHECK(IsRunning(helper));
   fixture.group.KillNow();
   REQUIRE(fixture.RunToEnd());

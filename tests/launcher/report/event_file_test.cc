@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -109,9 +110,7 @@ TEST_CASE("event file: of a full disk there is one warning, and no half of a lin
   CHECK(ReadFile(fixture.path) == "fits\nok\nagain\n");
   CHECK(fixture.file->lost() == 2);
   REQUIRE(fixture.warnings.size() == 1);
-  CHECK_MESSAGE(fixture.warnings[0].find("write \"" + fixture.path + "\": File too large") !=
-                    std::string::npos,
-                fixture.warnings[0]);
+  CHECK(fixture.warnings[0] == Contains("write \"" + fixture.path + "\": File too large"));
 }
 
 TEST_CASE("event file: what is no regular file, or has no folder, loses events and nothing else") {

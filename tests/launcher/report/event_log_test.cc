@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/report/event_line.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 #include "tests/support/subprocess.h"
 
@@ -89,7 +90,7 @@ TEST_CASE("events: a job's life is told in its order, each line with its number 
                              "round_end", "job_end"});
   for (size_t i = 0; i < job.lines.size(); ++i) {
     const Json line = job.Line(i);
-    CHECK(job.lines[i].find('\n') == std::string::npos);
+    CHECK(job.lines[i] != Contains("\n"));
     CHECK(line.get<uint64_t>("number") == i + 1);
     CHECK(line.get<uint64_t>("round") == (i < 2 ? 0 : 1));
     CHECK(line.get<std::string>("run_id") == "run7");
@@ -245,7 +246,7 @@ TEST_CASE("events: a problem is told when it begins and when it is over") {
 TEST_CASE("events: a line stays one line of UTF-8, and short") {
   const EventHead head{.unix_ms = kBegin, .run_id = "a\nb\xff\"", .node = "alpha"};
   const std::string odd = EventLine(head, WaitingEvent{"x\r\n\xff" + std::string(100000, 'y')});
-  CHECK(odd.find('\n') == std::string::npos);
+  CHECK(odd != Contains("\n"));
   CHECK(odd.size() < 6000);
   const auto json = testing::ParseJson(odd);
   REQUIRE(json);
@@ -281,7 +282,7 @@ TEST_CASE("docs/events.md: every event has a row with all its members") {
     for (const auto& [member, value] : *line) {
       // The first seven are of every event.
       const std::string& place = ++index <= 7 ? document : row;
-      CHECK_MESSAGE(place.find("`" + member + "`") != std::string::npos, member, ": ", row);
+      CHECK_MESSAGE(place == Contains("`" + member + "`"), member, ": ", row);
     }
   }
 }

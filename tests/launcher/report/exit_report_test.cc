@@ -6,12 +6,10 @@
 #include <vector>
 
 #include "rendezvous/base/plain_text.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
-
-using testing::Holds;
 
 rendezvous::FailureReport Killed() {
   rendezvous::FailureReport failure;
@@ -96,12 +94,12 @@ TEST_CASE("exit report: huge texts of many workers fit into one message") {
        .title = "train.py",
        .local_failures = all});
   CHECK(report.size() <= kMaxExitReportBytes);
-  Holds(report, "first line of 3\n");
-  Holds(report, " bytes left out ...\n");
-  Holds(report, "\n  last line of 3\n===");
-  Holds(report, "\n  last line of 0\n[2]:\n");
-  Holds(report, "-199: failed, too; there is no room for more here\n");
-  Holds(report, "\n  the very last\nddprun: exit code 137");
+  CHECK(report == Contains("first line of 3\n"));
+  CHECK(report == Contains(" bytes left out ...\n"));
+  CHECK(report == Contains("\n  last line of 3\n==="));
+  CHECK(report == Contains("\n  last line of 0\n[2]:\n"));
+  CHECK(report == Contains("-199: failed, too; there is no room for more here\n"));
+  CHECK(report == Contains("\n  the very last\nddprun: exit code 137"));
 }
 
 TEST_CASE("exit report: the first failure's traceback is whole, of the others' the ends") {
@@ -120,10 +118,10 @@ TEST_CASE("exit report: the first failure's traceback is whole, of the others' t
   const size_t cause = report.find("Root Cause");
   REQUIRE(cause != std::string::npos);
   const std::string others = report.substr(0, cause);
-  Holds(report.substr(cause), "\n  line 998\n  line 999\n  line 1000\n");
-  Holds(others, "  traceback : line 0\n  line 1\n");
-  Holds(others, "\n  line 1999\n  other\n");
-  CHECK(others.find("line 1000") == std::string::npos);
+  CHECK(report.substr(cause) == Contains("\n  line 998\n  line 999\n  line 1000\n"));
+  CHECK(others == Contains("  traceback : line 0\n  line 1\n"));
+  CHECK(others == Contains("\n  line 1999\n  other\n"));
+  CHECK(others != Contains("line 1000"));
   CHECK(others.size() < 6000);
 }
 
@@ -132,17 +130,17 @@ TEST_CASE("exit report: fifty lines at most, the last ones") {
   failure.stderr_tail.clear();
   for (int i = 0; i < 60; ++i) failure.stderr_tail += "line " + std::to_string(i) + "\n";
   const std::string report = Render(failure);
-  Holds(report, "Last 50 lines of rank 5's stderr:\n  line 10\n");
-  Holds(report, "  line 59\nddprun: exit code 137");
-  CHECK(report.find("line 9\n") == std::string::npos);
+  CHECK(report == Contains("Last 50 lines of rank 5's stderr:\n  line 10\n"));
+  CHECK(report == Contains("  line 59\nddprun: exit code 137"));
+  CHECK(report != Contains("line 9\n"));
 }
 
 TEST_CASE("exit report: an unfinished last line and empty lines count as lines") {
   rendezvous::FailureReport failure = Killed();
   failure.stderr_tail = "\na\n\nb";
-  Holds(Render(failure), "Last 4 lines of rank 5's stderr:\n  \n  a\n  \n  b\nddprun:");
+  CHECK(Render(failure) == Contains("Last 4 lines of rank 5's stderr:\n  \n  a\n  \n  b\nddprun:"));
   failure.stderr_tail = "";
-  Holds(Render(failure), "Rank 5 wrote nothing to stderr.\n");
+  CHECK(Render(failure) == Contains("Rank 5 wrote nothing to stderr.\n"));
 }
 
 TEST_CASE("exit report: what workers wrote cannot steer the terminal") {
@@ -151,9 +149,10 @@ TEST_CASE("exit report: what workers wrote cannot steer the terminal") {
   failure.host = "no\nde";
   failure.message = "bad\x1b[2J";
   const std::string report = Render(failure);
-  Holds(report, "  \\x1b]0;title\\x07 \\x9b 31m \\xc2\\x9b tab\tok \xc3\xa9 \n  bar\\rbaz\n");
-  Holds(report, "no\\nde");
-  Holds(report, "bad\\x1b[2J");
+  CHECK(report ==
+        Contains("  \\x1b]0;title\\x07 \\x9b 31m \\xc2\\x9b tab\tok \xc3\xa9 \n  bar\\rbaz\n"));
+  CHECK(report == Contains("no\\nde"));
+  CHECK(report == Contains("bad\\x1b[2J"));
 }
 
 TEST_CASE("exit report: a line of megabytes is cut") {
@@ -161,7 +160,7 @@ TEST_CASE("exit report: a line of megabytes is cut") {
   failure.stderr_tail = std::string(60000, 'x') + "\nend\n";
   const std::string report = Render(failure);
   CHECK(report.size() < 4000);
-  Holds(report, "xxx... [line cut]\n  end\n");
+  CHECK(report == Contains("xxx... [line cut]\n  end\n"));
 }
 
 TEST_CASE("exit report: a code that is not the worker's is said to be ddprun's own") {
@@ -169,8 +168,8 @@ TEST_CASE("exit report: a code that is not the worker's is said to be ddprun's o
       {.verdict = {.exit_code = 123, .reason = "lost the coordinator", .first_failure = Killed()},
        .title = "x",
        .local_failures = {}});
-  Holds(report, "error_file: /tmp/e.json");
-  Holds(report, "ddprun: exit code 123: ddprun's own, lost the coordinator\n");
+  CHECK(report == Contains("error_file: /tmp/e.json"));
+  CHECK(report == Contains("ddprun: exit code 123: ddprun's own, lost the coordinator\n"));
 }
 
 TEST_CASE("exit report: a hang ends the job with ddprun's own code, and the worker has none") {
@@ -184,9 +183,9 @@ TEST_CASE("exit report: a hang ends the job with ddprun's own code, and the work
       .exit_code = 124, .reason = hang.message + "; no restarts allowed", .first_failure = hang};
   const std::string report =
       RenderExitReport({.verdict = verdict, .title = "x", .local_failures = {}});
-  Holds(report, "exitcode  : <N/A> (pid: 1234)\n");
-  Holds(report, "ddprun: exit code 124: ddprun's own, hang: rank 5 has not come");
-  CHECK_MESSAGE(report.find("stderr") == std::string::npos, report);
+  CHECK(report == Contains("exitcode  : <N/A> (pid: 1234)\n"));
+  CHECK(report == Contains("ddprun: exit code 124: ddprun's own, hang: rank 5 has not come"));
+  CHECK(report != Contains("stderr"));
   CHECK(RenderTerminationMessage(
             {.first_failure = hang, .exit_code = 124, .reason = verdict.reason}) ==
         "rank 5 on node1 (node_rank: 1): hang: rank 5 has not come to all-reduce #2 for 31 s, "
@@ -211,19 +210,19 @@ rendezvous::FailureReport Raised(int rank, const std::string& what) {
 
 TEST_CASE("exit report: an exception is shown with its traceback, indented, and its time") {
   const std::string report = Render(Raised(5, "ValueError: \x1b[31mboom"));
-  Holds(report,
-        "  time      : 2025-01-31_12:00:01Z\n  host      : node1 (node_rank: 1)\n"
-        "  rank      : 5 (local_rank: 5)\n  exitcode  : 1 (pid: 105)\n"
-        "  error_file: /tmp/e.json\n"
-        "  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
-        "  ValueError: \\x1b[31mboom\n====");
-  Holds(report, "that of rank 5 on node1 (ValueError: \\x1b[31mboom)\n");
+  CHECK(report ==
+        Contains("  time      : 2025-01-31_12:00:01Z\n  host      : node1 (node_rank: 1)\n"
+                 "  rank      : 5 (local_rank: 5)\n  exitcode  : 1 (pid: 105)\n"
+                 "  error_file: /tmp/e.json\n"
+                 "  traceback : Traceback (most recent call last):\n    File \"a.py\"\n"
+                 "  ValueError: \\x1b[31mboom\n===="));
+  CHECK(report == Contains("that of rank 5 on node1 (ValueError: \\x1b[31mboom)\n"));
 }
 
 TEST_CASE("exit report: an error without a traceback shows its message") {
   rendezvous::FailureReport failure = Raised(5, "out of data");
   failure.error->traceback.clear();
-  Holds(Render(failure), "  traceback : out of data\n");
+  CHECK(Render(failure) == Contains("  traceback : out of data\n"));
 }
 
 TEST_CASE("exit report: workers of this node that failed alike share an entry") {
@@ -237,12 +236,12 @@ TEST_CASE("exit report: workers of this node that failed alike share an entry") 
   input.local_failures[0].signal = 15;
   input.local_failures[0].exit_code = 143;
   const std::string report = RenderExitReport(input);
-  Holds(report, "Failures:\n  ranks 1, 3-4, 6: the same as [0]\n[1]:\n  time");
-  Holds(report, "  rank      : 0 (local_rank: 0)\n");
-  Holds(report, "  B\n  rank 7: the same as [1]\n----");
-  Holds(report, "Root Cause (first observed failure):\n[0]:\n");
-  CHECK(report.find("rank      : 3") == std::string::npos);
-  CHECK(report.find("NO_OTHER") == std::string::npos);
+  CHECK(report == Contains("Failures:\n  ranks 1, 3-4, 6: the same as [0]\n[1]:\n  time"));
+  CHECK(report == Contains("  rank      : 0 (local_rank: 0)\n"));
+  CHECK(report == Contains("  B\n  rank 7: the same as [1]\n----"));
+  CHECK(report == Contains("Root Cause (first observed failure):\n[0]:\n"));
+  CHECK(report != Contains("rank      : 3"));
+  CHECK(report != Contains("NO_OTHER"));
 }
 
 TEST_CASE("exit report: without an error file the same end is the same failure") {
@@ -255,8 +254,8 @@ TEST_CASE("exit report: without an error file the same end is the same failure")
       RenderExitReport({.verdict = {.exit_code = 137, .reason = "", .first_failure = Killed()},
                         .title = "x",
                         .local_failures = {other, different}});
-  Holds(report, "  rank 6: the same as [0]\n[1]:\n");
-  Holds(report, "  exitcode  : -11 (pid: 1234) (SIGSEGV)\n");
+  CHECK(report == Contains("  rank 6: the same as [0]\n[1]:\n"));
+  CHECK(report == Contains("  exitcode  : -11 (pid: 1234) (SIGSEGV)\n"));
 }
 
 TEST_CASE("exit report: one line where another node has the report") {
@@ -304,7 +303,7 @@ TEST_CASE("termination message: of a long tail the last whole lines are kept") {
   CHECK(text.size() <= kMaxTerminationBytes);
   CHECK(text.size() > kMaxTerminationBytes - 10);
   CHECK(text.ends_with("\nline 998\nline 999\n"));
-  Holds(text, "its last lines:\nline ");
+  CHECK(text == Contains("its last lines:\nline "));
 }
 
 TEST_CASE("termination message: of a line that is longer than the room its end is kept") {
@@ -312,8 +311,8 @@ TEST_CASE("termination message: of a line that is longer than the room its end i
   failure.error = {.message = std::string(1800, 'm') + "\n" + std::string(1600, 'm')};
   failure.stderr_tail = std::string(1900, 'x') + "the end\n";
   const std::string text = Terminated(failure);
-  Holds(text, "its last lines:\nxxx");
-  Holds(text, "xthe end\n");
+  CHECK(text == Contains("its last lines:\nxxx"));
+  CHECK(text == Contains("xthe end\n"));
   CHECK(text.size() <= kMaxTerminationBytes);
 }
 
@@ -327,7 +326,7 @@ TEST_CASE("termination message: no cut parts a character") {
     const std::string text = Terminated(failure);
     CHECK(text.size() <= kMaxTerminationBytes);
     CHECK(text.size() > kMaxTerminationBytes - 4);
-    CHECK(EscapeControl(text).find("\\x") == std::string::npos);
+    CHECK(EscapeControl(text) != Contains("\\x"));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/agent/file_timers.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 
 namespace ddprun::launcher {
@@ -207,7 +208,7 @@ TEST_CASE("status events: a line says whose it is, where and when") {
   Fixture fixture(1);
   fixture.events.WorkerRuns({.local_rank = 0, .pid = 70}, 4500);
   REQUIRE(fixture.lines.size() == 1);
-  CHECK(fixture.lines[0].find('\n') == std::string::npos);
+  CHECK(fixture.lines[0] != Contains("\n"));
   const Json facts = fixture.Facts(0);
   CHECK(facts.get<std::string>("run_id") == "run7");
   CHECK(facts.get<int>("global_rank") == 4);

@@ -14,6 +14,7 @@
 
 #include "launcher/agent/file_timers.h"
 #include "tests/launcher/logs/console_file.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
 
@@ -143,10 +144,6 @@ rendezvous::Verdict VerdictOn(const rendezvous::FailureReport& first) {
   return {.exit_code = first.exit_code, .reason = "a worker failed", .first_failure = first};
 }
 
-bool Holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("job reporter: the report file has each round with what failed in it") {
   Fixture fixture;
   fixture.Start(1);
@@ -196,9 +193,9 @@ TEST_CASE("job reporter: people are told of the first failure and of all of this
   fixture.FailSecond();
   fixture.reporter->Print(VerdictOn(elsewhere));
   const std::string said = fixture.Console();
-  CHECK(Holds(said, "./bin/train.py FAILED\n"));
-  CHECK(Holds(said, "beta"));
-  CHECK(Holds(said, "(local_rank: 1)"));
+  CHECK(said == Contains("./bin/train.py FAILED\n"));
+  CHECK(said == Contains("  host      : beta (node_rank: "));
+  CHECK(said == Contains("(local_rank: 1)"));
   CHECK(said.substr(said.size() - 2, 1) != "\n");  // the last line ends, and no empty one follows
 }
 
@@ -263,8 +260,8 @@ TEST_CASE("job reporter: an error file that is too large stays where the user na
     CHECK(fixture.FailSecond().error_file == (is_named ? fixture.ErrorFile(1) : ""));
     CHECK(std::ifstream(fixture.ErrorFile(1)).good() == is_named);
     const std::string said = fixture.Console();
-    CHECK(Holds(said, "is larger than 1048576 bytes"));
-    CHECK(Holds(said, "it is removed") != is_named);
+    CHECK(said == Contains("is larger than 1048576 bytes"));
+    CHECK((said == Contains("it is removed")) != is_named);
   }
 }
 
@@ -274,7 +271,7 @@ TEST_CASE("job reporter: no error file, nothing for whoever started the agent") 
   fixture.reporter->Print(VerdictOn(fixture.FailSecond()));
   fixture.WriteReport();
   CHECK_FALSE(std::ifstream(fixture.own_error_file).good());
-  CHECK_FALSE(Holds(fixture.Console(), "TORCHELASTIC_ERROR_FILE"));
+  CHECK(fixture.Console() != Contains("TORCHELASTIC_ERROR_FILE"));
 }
 
 TEST_CASE("job reporter: files that cannot be written are one warning each") {
@@ -291,10 +288,10 @@ TEST_CASE("job reporter: files that cannot be written are one warning each") {
   fixture.Do(EndOf(3));
   fixture.WriteReport();
   const std::string said = fixture.Console();
-  CHECK(Holds(said,
-              "\nddprun: warning: the error file for TORCHELASTIC_ERROR_FILE is not written: "));
-  CHECK(Holds(said, "no/own\\n"));
-  CHECK(Holds(said, "\nddprun: warning: the report file is not written: "));
+  CHECK(said ==
+        Contains("\nddprun: warning: the error file for TORCHELASTIC_ERROR_FILE is not written: "));
+  CHECK(said == Contains("no/own\\n"));
+  CHECK(said == Contains("\nddprun: warning: the report file is not written: "));
 }
 
 TEST_CASE("job reporter: files that do not answer hold up neither a failure nor the end") {
@@ -323,8 +320,8 @@ TEST_CASE("job reporter: files that do not answer hold up neither a failure nor 
   while (!fixture.workers_files.is_idle() || !fixture.own_files.is_idle()) {
     std::this_thread::yield();
   }
-  CHECK(Holds(fixture.Console(), "warning: the report file is not written: write " +
-                                     fixture.report_file + ": its file system does not answer"));
+  CHECK(fixture.Console() == Contains("warning: the report file is not written: write " +
+                                      fixture.report_file + ": its file system does not answer"));
 }
 
 // "AGENT:RENDEZVOUS WORKER:START", of the lines that are JSON.
@@ -362,7 +359,7 @@ TEST_CASE("job reporter: events tell the rounds, the starts and the ends of the 
   CHECK(facts.get<int>("global_rank") == 5);
   CHECK(facts.get<int>("agent_restarts") == 1);
   // Without its folder, as torchrun has it.
-  CHECK(Holds(facts.get<std::string>("metadata"), R"("entry_point":"train.py")"));
+  CHECK(facts.get<std::string>("metadata") == Contains(R"("entry_point":"train.py")"));
   CHECK(events[0].get<double>("metadata.duration_ms") >= 0);
 }
 
@@ -389,7 +386,7 @@ TEST_CASE("job reporter: an expired timer and the kill that follows are events o
   REQUIRE(events.size() == 6);
   CHECK(events[4].get<std::string>("name") == "timer expired");
   CHECK(events[5].get<std::string>("name") == "kill worker process");
-  CHECK(Holds(events[5].get<std::string>("metadata.metadata"), R"("scope_id":"a.py#3")"));
+  CHECK(events[5].get<std::string>("metadata.metadata") == Contains(R"("scope_id":"a.py#3")"));
 }
 
 }  // namespace

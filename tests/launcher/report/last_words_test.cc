@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
@@ -120,7 +121,7 @@ TEST_CASE("last words: an error file that is too large is removed from our own f
   CHECK(ours[0].warning == named + "; it is removed, as --log_dir names no folder to keep it in");
   CHECK(ours[0].report.error_file == "");
   CHECK_FALSE(is_there(0));
-  CHECK(ours[2].warning.find("it is removed") != std::string::npos);
+  CHECK(ours[2].warning == Contains("it is removed"));
   CHECK_FALSE(ours[2].is_left_out);
   CHECK_FALSE(is_there(1));
   CHECK(is_there(2));  // what is only broken can be looked at
@@ -307,7 +308,7 @@ TEST_CASE("error file: long texts keep both ends") {
   CHECK(error->message.size() <= kMaxErrorMessageBytes);
   CHECK(error->traceback.size() <= kMaxTracebackBytes);
   CHECK(error->traceback.rfind("firstttt", 0) == 0);
-  CHECK(error->traceback.find("ttt\n... 66305 bytes left out ...\nttt") != std::string::npos);
+  CHECK(error->traceback == Contains("ttt\n... 66305 bytes left out ...\nttt"));
   CHECK(error->traceback.substr(error->traceback.size() - 5) == "tlast");
 }
 
@@ -365,7 +366,7 @@ TEST_CASE("error file: what another node's worker said is written so that it is 
   const rendezvous::WorkerError error{
       .message = "ValueError: \xc3\xa9\n", .traceback = "a\n  \"b\"\n", .unix_time_s = 1738324800};
   const std::string text = ErrorTextOf(error, -9);
-  CHECK(text.find("\"errorCode\":-9") != std::string::npos);
+  CHECK(text == Contains("\"errorCode\":-9"));
   const auto read = ErrorIn(text);
   REQUIRE(read.ok());
   CHECK(read->message == error.message);

@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -99,12 +100,11 @@ TEST_CASE("whole file: another user's link is not followed, and is named before 
 TEST_CASE("whole file: what cannot be written is named with its path, before and after") {
   const testing::TempDir dir;
   const std::string missing = dir.File("no/such/report.json");
-  CHECK(std::string(CheckWritable(missing).message()).find(missing) != std::string::npos);
-  CHECK(std::string(WriteWholeFile(missing, "x").message()).find(missing) != std::string::npos);
+  CHECK(CheckWritable(missing).message() == Contains(missing));
+  CHECK(WriteWholeFile(missing, "x").message() == Contains(missing));
   CHECK_FALSE(CheckWritable(dir.path().string()).ok());
   REQUIRE(mkfifo(dir.File("fifo").c_str(), 0600) == 0);
-  CHECK(std::string(CheckWritable(dir.File("fifo")).message()).find("expected the path of a") !=
-        std::string::npos);
+  CHECK(CheckWritable(dir.File("fifo")).message() == Contains("expected the path of a"));
   CHECK_FALSE(WriteWholeFile(dir.File("fifo"), "x").ok());
 }
 
@@ -114,8 +114,8 @@ TEST_CASE("whole file: a link into a folder that is missing is refused before") 
   REQUIRE(symlink(dir.File("link").c_str(), dir.File("chain").c_str()) == 0);
   for (const std::string name : {"link", "chain"}) {
     const std::string message(CheckWritable(dir.File(name)).message());
-    CHECK(message.find(dir.File(name) + " (a link to " + dir.File("no/such/report.json") + ")") !=
-          std::string::npos);
+    CHECK(message ==
+          Contains(dir.File(name) + " (a link to " + dir.File("no/such/report.json") + ")"));
     CHECK_FALSE(WriteWholeFile(dir.File(name), "x").ok());
   }
   // One that leads to no file yet can be written, and nothing is left of the check.
@@ -161,8 +161,7 @@ TEST_CASE("whole file: a descriptor of ours may be a pipe, and has to be open fo
   char text[16];
   CHECK(read(reading.get(), text, sizeof(text)) == 6);
   const std::string other = "/dev/fd/" + std::to_string(reading.get());
-  CHECK(std::string(CheckWritable(other).message()).find("is not open for writing") !=
-        std::string::npos);
+  CHECK(CheckWritable(other).message() == Contains("is not open for writing"));
   CHECK_FALSE(CheckWritable("/dev/fd/1000").ok());
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
@@ -71,7 +72,7 @@ TEST_CASE("disk facts: read-only ones, and those without a size, are no problem"
 TEST_CASE("disk facts: a path cannot write to the terminal") {
   const auto problem = JudgeDisk("/a\x1b[2J", {.total_bytes = kGiB});
   REQUIRE(problem);
-  CHECK(problem->text.find('\x1b') == std::string::npos);
+  CHECK(problem->text != Contains("\x1b"));
 }
 
 TEST_CASE("disk facts: what is not there has no problem") {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/launcher/status/job_scene.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -172,7 +173,7 @@ TEST_CASE("judge: two agents of one host have names that tell them apart") {
   CHECK(job.nodes[1].name == "gpu-00 (node 1)");
   CHECK(job.nodes[2].name == "gpu-00 (01234567)");
   CHECK(job.nodes[3].name == "gpu-00 (0123456)");
-  CHECK(ProblemOf(job, "hang").text.find("rank 3 (node gpu-00 (node 1))") != std::string::npos);
+  CHECK(ProblemOf(job, "hang").text == Contains("rank 3 (node gpu-00 (node 1))"));
   // A silent one is told once.
   job.silent_nodes = {"gpu-00"};
   job.nodes[1].age_s = 15;  // one of them, perhaps, since the look before

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -241,8 +243,8 @@ TEST_CASE("node record: the first fault is this node's until the job names one")
   CHECK(job.first_fault->round == 1);
   CHECK(job.first_fault->age_s == 5);
   CHECK(job.first_fault->last_lines.size() <= 2000);
-  CHECK(job.first_fault->last_lines.find("\nlast") != std::string::npos);
-  CHECK(job.first_fault->last_lines.find('\x1b') == std::string::npos);
+  CHECK(job.first_fault->last_lines == Contains("\nlast"));
+  CHECK(job.first_fault->last_lines != Contains("\x1b"));
   // What workers wrote is not for strangers, nor is how the program was called.
   CHECK(node.Job(false).first_fault->last_lines == "");
   CHECK(node.Job(false).program == "");

@@ -12,14 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "tests/launcher/status/snapshots.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using testing::FullJob;
-using testing::Holds;
 using testing::TrainingJob;
 using testing::TrainingNode;
 
@@ -87,10 +86,10 @@ TEST_CASE("snapshot json: it is JSON whatever bytes and numbers the snapshot hol
   job.nodes[0].ranks[0].rank = std::numeric_limits<int>::min();
   const std::string text = RenderJson(job);
   CHECK(testing::ParseJson(text));
-  Holds(text, R"("program":"a�\n\u001b[31m\"",)");
-  Holds(text, R"("up_s":0.0,)");
-  Holds(text, R"("start_s":0.0,)");
-  Holds(text, R"("step_s":null,)");
+  CHECK(text == Contains(R"("program":"a�\n\u001b[31m\"",)"));
+  CHECK(text == Contains(R"("up_s":0.0,)"));
+  CHECK(text == Contains(R"("start_s":0.0,)"));
+  CHECK(text == Contains(R"("step_s":null,)"));
   const absl::StatusOr<JobView> back = ParseJobJson(text);
   REQUIRE_MESSAGE(back.ok(), back.status().ToString());
   CHECK(back->step == -(int64_t{1} << 53));
@@ -179,7 +178,7 @@ TEST_CASE(
 TEST_CASE("snapshot json: what is wrong is named with its place") {
   const std::string good = RenderJson(FullJob());
   const auto with = [&good](const std::string& from, const std::string& to) {
-    REQUIRE(good.find(from) != std::string::npos);
+    REQUIRE(good == Contains(from));
     return RefusalOf(absl::StrReplaceAll(good, {{from, to}}));
   };
   CHECK(with(R"("step_s":0.5,"longest)", R"("step_s":"x\n","longest)") ==
@@ -247,7 +246,7 @@ TEST_CASE("snapshot json: texts are made plain and cut, unknown members and word
   CHECK(job->nodes[0].host == "a\\x1b[2J\\nb");
   CHECK(job->nodes[0].ranks[0].phase == ProgramPhase::kUnknown);
   CHECK(job->first_fault->last_lines.size() <= 16 * 1024);
-  Holds(job->first_fault->last_lines, "x\\x07\nx\\x07\n");
+  CHECK(job->first_fault->last_lines == Contains("x\\x07\nx\\x07\n"));
 }
 
 TEST_CASE("snapshot json: a text that was damaged anywhere never does more than be refused") {

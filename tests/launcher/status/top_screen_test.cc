@@ -10,13 +10,12 @@
 #include "absl/strings/str_replace.h"
 #include "launcher/status/status_words.h"
 #include "tests/launcher/status/snapshots.h"
-#include "tests/support/holds.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using testing::FullJob;
-using testing::Holds;
 using testing::HungJob;
 using testing::TrainingJob;
 
@@ -153,12 +152,12 @@ TEST_CASE("top screen: it fits every terminal, whatever the texts hold") {
 }
 
 TEST_CASE("top screen: last lines are shown only where they may be") {
-  Holds(Screen(FullJob(), 100, 30), "Traceback: boom");
+  CHECK(Screen(FullJob(), 100, 30) == Contains("Traceback: boom"));
   const std::string without = absl::StrJoin(
       TopScreen(FullJob(), History(), {.columns = 100, .rows = 30, .shows_last_lines = false}),
       "\n");
-  CHECK(without.find("boom") == std::string::npos);
-  CHECK(without.find("loss") == std::string::npos);
+  CHECK(without != Contains("boom"));
+  CHECK(without != Contains("loss"));
 }
 
 }  // namespace

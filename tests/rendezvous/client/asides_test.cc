@@ -7,6 +7,7 @@
 
 #include "rendezvous/client/contact_core.h"
 #include "tests/rendezvous/client/contact_bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -52,7 +53,7 @@ TEST_CASE("asides: facts of the job go first, and beats wait for both") {
 
 TEST_CASE("asides: without a link nothing is kept, and a link takes them with it") {
   ContactBench bench(Elsewhere());
-  CHECK(bench.Step(Ask("early")).find("question") == std::string::npos);
+  CHECK(bench.Step(Ask("early")) != Contains("question"));
   CHECK(bench.Step(AnswerCommand{1, "early"}) == "");
 
   ContactBench broken = AssignedBench();

@@ -108,10 +108,6 @@ Looked Saw(Looked::Outcome outcome, const std::string& text) {
   return Looked{.outcome = outcome, .text = text, .ip = "10.0.0.9"};
 }
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 ContactOptions Elsewhere() {
   ContactOptions options;
   options.mode = ContactOptions::Mode::kDynamic;

@@ -27,7 +27,6 @@ class ContactBench {
 inline const LinkEnded kBroken{false, "connection reset"};
 // A look at 10.0.0.9.
 Looked Saw(Looked::Outcome outcome, const std::string& text = "Connection refused");
-bool Contains(const std::string& text, const std::string& part);
 
 // An agent of the job "run-1" that reaches the coordinator at coord:29400, which is elsewhere.
 ContactOptions Elsewhere();

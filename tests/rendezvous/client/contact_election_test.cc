@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/rendezvous/client/contact_bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -146,8 +147,8 @@ TEST_CASE("election: etcd out of reach is waited for, told of, and given up with
     all += did + ";";
     if (did.find("look") != std::string::npos) all += bench.Step(silent) + ";";
   }
-  CHECK(Contains(all, "emit waiting"));
-  CHECK(Contains(all, "emit failed"));
+  CHECK(all == Contains("emit waiting"));
+  CHECK(all == Contains("emit failed"));
   CHECK(bench.text ==
         "etcd at h1:2379 did not say whose coordinator leads within 5 s; see that it runs and "
         "answers this node; last try: etcd at h1:2379: Connection refused");
@@ -171,8 +172,8 @@ TEST_CASE("election: what keeps an agent with workers from leading does not end 
   CHECK(running.Step(Saw(Outcome::kVacant, "nobody leads the job")) == "host");
   const Hosted refused{.outcome = Hosted::Outcome::kFailed, .text = "etcd refuses the user"};
   const std::string then = running.Step(refused);
-  CHECK_MESSAGE(!Contains(then, "failed"), then);
-  CHECK(Contains(running.Pass(std::chrono::seconds(2)), "look"));
+  CHECK(then != Contains("failed"));
+  CHECK(running.Pass(std::chrono::seconds(2)) == Contains("look"));
   // One that has no part yet ends.
   ContactBench fresh(ByEtcd());
   fresh.Step(TimePassed{});
@@ -184,7 +185,7 @@ TEST_CASE("election: a node with another token than the leader's ends, and takes
   ContactBench bench(ByEtcd());
   bench.Step(TimePassed{});
   CHECK(bench.Step(SawLeader(Outcome::kDistrusted)) == "emit failed");
-  CHECK_MESSAGE(Contains(bench.text, "is held by a program that is not of this job"), bench.text);
+  CHECK(bench.text == Contains("is held by a program that is not of this job"));
   ContactBench running = Follower();
   CHECK(running.Step(kBroken) == "emit lost; look");
   CHECK(running.Step(SawLeader(Outcome::kDistrusted)) == "");

@@ -5,6 +5,7 @@
 
 #include "rendezvous/client/contact_core.h"
 #include "tests/rendezvous/client/contact_bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -73,7 +74,7 @@ TEST_CASE("ports: a host that finds all of them taken says so") {
   }
   SUBCASE("by another job, which it does not join") {
     CHECK(bench.Step(Saw(Outcome::kOtherRun, "run-2")) == "emit failed");
-    CHECK(Contains(bench.text, "serves the run \"run-2\", not \"run-1\""));
+    CHECK(bench.text == Contains("serves the run \"run-2\", not \"run-1\""));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/rendezvous/client/contact_bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -19,7 +20,7 @@ TEST_CASE("contact: a coordinator of another protocol is joined to be refused, a
   other.refuses = true;  // so that those who wait there hear of this node
   CHECK(bench.Step(other) == "open; say join");
   CHECK(bench.Step(HearRefusal(Refusal::kFinal)) == "close; emit failed");
-  CHECK(Contains(bench.text, "the coordinator at coord:29400 (10.0.0.9) runs ddprun 9.0.0"));
+  CHECK(bench.text == Contains("the coordinator at coord:29400 (10.0.0.9) runs ddprun 9.0.0"));
 }
 
 TEST_CASE("contact: a coordinator that compares no releases is not joined in another protocol") {
@@ -36,7 +37,7 @@ TEST_CASE("contact: another release in the place of their coordinator ends no wo
   Looked other = Saw(Outcome::kOtherRelease, "runs ddprun 9.0.0 (protocol 2)");
   other.refuses = true;
   CHECK(bench.Step(other) == "emit lost (replaced)");
-  CHECK(Contains(bench.text, "runs ddprun 9.0.0"));
+  CHECK(bench.text == Contains("runs ddprun 9.0.0"));
 }
 
 TEST_CASE("election: a leader of another protocol is not taken for gone, and ends the node") {
@@ -53,7 +54,7 @@ TEST_CASE("election: a leader of another protocol is not taken for gone, and end
     } else {
       CHECK(bench.Step(leader) == "emit failed");
     }
-    CHECK(Contains(bench.text, "the coordinator at 10.0.0.9:41 runs ddprun 9.0.0"));
+    CHECK(bench.text == Contains("the coordinator at 10.0.0.9:41 runs ddprun 9.0.0"));
   }
 }
 

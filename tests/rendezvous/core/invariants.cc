@@ -99,6 +99,7 @@ void CheckGone(const State& state, Breaches& broken) {
 void CheckDeadline(const State& state, Breaches& broken) {
   const std::optional<TimePoint> next = state.NextDeadline();
   if (next.has_value() && *next <= state.last_step) broken.push_back("P7: a deadline has passed");
+  if (next.has_value() && state.is_finished) broken.push_back("P7: a deadline after the end");
   if (state.members.members().empty() || state.is_finished) return;
   if (!next.has_value() || *next > state.last_step + kTick) {
     broken.push_back("S15: no tick while there are members");

@@ -8,41 +8,12 @@
 #include <vector>
 
 #include "tests/rendezvous/core/builders.h"
-#include "tests/rendezvous/core/machine_view.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 using namespace testing;  // NOLINT: builders
-
-TEST_CASE("machine: two nodes of two form a round at once") {
-  const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, FirstStart(), At(0s));
-  const auto first = machine.Step(At(0s), Join(policy, "a", 1));
-  REQUIRE(first.size() == 1);
-  const auto waiting = Only<TellWaiting>(first);
-  REQUIRE(waiting.size() == 1);
-  CHECK(waiting[0].reason == "1 of 2 nodes, waiting for 1 more");
-  CHECK(waiting[0].deadline == At(600s));
-
-  const auto second = machine.Step(At(100ms), Join(policy, "b", 2));
-  const auto assigns = Only<Assign>(second);
-  REQUIRE(assigns.size() == 2);
-  CHECK(Only<Record>(second).size() == 1);
-  CHECK(second.size() == 3);
-  for (const Assign& assign : assigns) {
-    CHECK(assign.assignment.round == Round{1});
-    CHECK(assign.assignment.epoch == Epoch{1});
-    CHECK(assign.assignment.world_size == 4);
-    CHECK(assign.assignment.node_count == 2);
-    CHECK(assign.assignment.master_addr == "10.0.0.1");
-    CHECK(assign.assignment.master_port == 5001);
-  }
-  CHECK(assigns[0].session == SessionId{1});
-  CHECK(assigns[0].assignment.first_rank == 0);
-  CHECK(assigns[1].assignment.first_rank == 2);
-  CHECK(Explain(machine, At(1s)) == "round 1 runs: 2 nodes, world size 4, restart 0 of 0, 0 done");
-}
 
 // Each join would else look at all of them: 100,000 take a second instead of minutes.
 TEST_CASE("machine: of thousands that join at once nobody waits 100 ms, and few looks are taken") {
@@ -63,52 +34,6 @@ TEST_CASE("machine: of thousands that join at once nobody waits 100 ms, and few 
   CHECK(*next <= At(600ms));
   count(machine.Step(*next, TimePassed{}));
   CHECK(assigned == kNodes);
-}
-
-TEST_CASE("machine: a failure without budget ends the job with the worker's code") {
-  const Policy policy = TestPolicy(2, 2);
-  RendezvousMachine machine(policy, FirstStart(), At(0s));
-  machine.Step(At(0s), Join(policy, "a", 1));
-  machine.Step(At(0s), Join(policy, "b", 2));
-  const Stamp stamp{SessionId{2}, Epoch{1}, Round{1}, kTestJob};
-  WorkersFailed failed{.stamp = stamp, .report = {}, .age = 5ms};
-  failed.report.exit_code = 137;
-  failed.report.rank = 3;
-  failed.report.host = "b";
-  failed.report.message = "killed by signal 9 (SIGKILL)";
-  const auto drained = machine.Step(At(1s), failed);
-  CHECK(Only<Drain>(drained).size() == 2);
-  CHECK(drained.size() == 2);
-  CHECK(machine.NextDeadline() == At(1200ms));
-  const auto closed = machine.Step(At(1200ms), TimePassed{});
-  REQUIRE(closed.size() == 1);
-  CHECK(Only<Record>(closed).at(0).verdict->exit_code == 137);
-  const auto ended = Only<Conclude>(machine.Step(At(1200ms), Recorded{}));
-  REQUIRE(ended.size() == 2);
-  CHECK(ended[0].verdict.exit_code == 137);
-  CHECK(ended[0].verdict.reason ==
-        "rank 3 on node b failed: killed by signal 9 (SIGKILL); no restarts allowed");
-  CHECK(!machine.is_finished());
-  machine.Step(At(1300ms), VerdictAcked{Stamp{SessionId{1}, Epoch{1}, Round{1}, kTestJob}});
-  const auto last = machine.Step(At(1400ms), VerdictAcked{stamp});
-  CHECK(Only<Finish>(last).size() == 1);
-  CHECK(machine.is_finished());
-  CHECK(!machine.NextDeadline().has_value());
-}
-
-TEST_CASE("machine: a verdict that is not durable is told after the limit, and not before") {
-  const Policy policy = TestPolicy(1, 1);
-  Beginning beginning = FirstStart();
-  beginning.record_limit = 5s;
-  RendezvousMachine machine(policy, beginning, At(0s));
-  const auto round = Only<Assign>(machine.Step(At(0s), Join(policy, "a", 1)));
-  REQUIRE(round.size() == 1);
-  const Stamp stamp{SessionId{1}, round[0].assignment.epoch, round[0].assignment.round, kTestJob};
-  REQUIRE(Only<Record>(machine.Step(At(1s), WorkersSucceeded{stamp})).size() == 1);
-  for (const Duration at : {2s, 3s, 4s, 5s}) {
-    CHECK(Only<Conclude>(machine.Step(At(at), TimePassed{})).empty());
-  }
-  CHECK(Only<Conclude>(machine.Step(At(6s), TimePassed{})).size() == 1);
 }
 
 TEST_CASE("machine: the next round names the lost node, and not what failed of its loss") {
@@ -163,12 +88,12 @@ TEST_CASE("machine: a node of another protocol is refused by name, whatever the 
     const auto refusals = Only<Refuse>(actions);
     REQUIRE(refusals.size() == 1);
     CHECK(refusals[0].message.find(both) == 0);
-    CHECK(refusals[0].message.find("all nodes need releases of one protocol") != std::string::npos);
+    CHECK(refusals[0].message == Contains("all nodes need releases of one protocol"));
     return refusals[0].kind;
   };
   CHECK(refused(At(2s)) == Refusal::kFinal);
   REQUIRE(told.size() == 1);  // the node that waits
-  CHECK(told[0].reason.find("(refused: " + both) != std::string::npos);
+  CHECK(told[0].reason == Contains("(refused: " + both));
   CHECK(Only<Assign>(machine.Step(At(3s), Join(policy, "c", 3))).size() == 2);
   CHECK(refused(At(4s)) == Refusal::kFinal);
   // Its workers run on: that they are another job's is no reason to end them.

@@ -1,8 +1,7 @@
-// The user's `ddprun stop`, and what the machine says of the job to who asks.
+// What the machine says of the job to who asks, and what of a stop no transcript shows.
 #include <doctest/doctest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "rendezvous/core/rendezvous_machine.h"
@@ -14,8 +13,6 @@ namespace ddprun::rendezvous {
 namespace {
 
 using namespace testing;  // NOLINT: builders
-
-const std::string kWho = "ddprun stop on node a";
 
 // A machine whose every step is held against the invariants.
 class Job {
@@ -33,8 +30,8 @@ class Job {
   std::vector<Action> Join(Duration at, const std::string& name, uint64_t session) {
     return Step(at, testing::Join(policy_, name, session));
   }
-  std::vector<Action> Stop(Duration at, uint64_t session, bool is_after_step = false) {
-    return Step(at, StopOrdered{Stamp{SessionId{session}, {}, {}, {}}, is_after_step, kWho});
+  std::vector<Action> Stop(Duration at, uint64_t session) {
+    return Step(at, StopOrdered{Stamp{SessionId{session}, {}, {}, {}}, false, "ddprun stop"});
   }
   const RendezvousMachine& machine() const { return machine_; }
 
@@ -44,125 +41,22 @@ class Job {
   RendezvousMachine machine_;
 };
 
-Stamp InRound(uint64_t session, uint64_t round = 1) {
-  return {SessionId{session}, Epoch{1}, Round{round}, kTestJob};
-}
+Stamp InRound(uint64_t session) { return {SessionId{session}, Epoch{1}, Round{1}, kTestJob}; }
 
-// Whom `actions` ask to save and end: their sessions.
-std::vector<uint64_t> Asked(const std::vector<Action>& actions) {
-  std::vector<uint64_t> sessions;
-  for (const TellToStop& told : Only<TellToStop>(actions)) {
-    CHECK(told.reason == kWho);
-    sessions.push_back(told.session.value);
-  }
-  return sessions;
-}
-
-TEST_CASE("machine: a stop ends a running job with 143 everywhere, once it is durable") {
-  Job job(TestPolicy(2, 2));
-  job.Join(0s, "a", 1);
-  job.Join(0s, "b", 2);
-  const auto closed = job.Stop(1s, 2);
-  REQUIRE(Only<Record>(closed).size() == 1);
-  CHECK(closed.size() == 1);
-  const auto told = Only<Conclude>(job.Step(1s, Recorded{}));
-  REQUIRE(told.size() == 2);
-  for (const Conclude& conclude : told) {
-    CHECK(conclude.round == Round{1});
-    CHECK(conclude.verdict.exit_code == 143);
-    CHECK(conclude.verdict.reason == "stopped by ddprun stop on node a");
-    CHECK(!conclude.verdict.first_failure);
-  }
-  CHECK(job.Step(2s, VerdictAcked{InRound(1)}).empty());
-  CHECK(Only<Finish>(job.Step(2s, VerdictAcked{InRound(2)})).size() == 1);
-}
-
-TEST_CASE("machine: a stop ends a job that is forming, or being stopped for a failure") {
-  Job forming(TestPolicy(2, 2));
-  forming.Join(0s, "a", 1);
-  CHECK(Only<Record>(forming.Stop(1s, 1)).size() == 1);
-  CHECK(Only<Conclude>(forming.Step(1s, Recorded{})).size() == 1);
-
+TEST_CASE("machine: a stop names no failure, also not the one that was about to be charged") {
   Policy policy = TestPolicy(2, 2);
   policy.max_restarts = 3;
-  Job draining(policy);
-  draining.Join(0s, "a", 1);
-  draining.Join(0s, "b", 2);
-  WorkersFailed failed{.stamp = InRound(1), .report = {}, .age = 0s};
-  failed.report.rank = 0;
-  CHECK(Only<Drain>(draining.Step(1s, failed)).size() == 2);
-  draining.Stop(1s, 2);
-  const auto told = Only<Conclude>(draining.Step(1s, Recorded{}));
-  REQUIRE(told.size() == 2);
-  CHECK(told[0].verdict.exit_code == 143);
-  // The failure that was about to be charged is not named: no failure has ended this job.
-  CHECK(!told[0].verdict.first_failure);
-}
-
-TEST_CASE("machine: a stop after the end, of a stranger, or said again changes nothing") {
-  Job job(TestPolicy(1, 1));
-  job.Join(0s, "a", 1);
-  CHECK(job.Stop(1s, 9).empty());
-  job.Step(1s, WorkersSucceeded{InRound(1)});
-  const auto told = Only<Conclude>(job.Step(1s, Recorded{}));
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].verdict.exit_code == 0);
-  CHECK(job.Stop(1s, 1).empty());
-  CHECK(job.Stop(1s, 1, true).empty());
-  CHECK(job.machine().verdict()->exit_code == 0);
-}
-
-TEST_CASE("machine: a stop after the step is told to all nodes, and to those that come later") {
-  Policy policy = TestPolicy(2, 3);
-  policy.last_call = 0s;
   Job job(policy);
   job.Join(0s, "a", 1);
   job.Join(0s, "b", 2);
-  CHECK(Asked(job.Stop(1s, 1, true)) == std::vector<uint64_t>{1, 2});
-  // Said again, also by another node, it is no news.
-  CHECK(Asked(job.Stop(1s, 1, true)).empty());
-  CHECK(Asked(job.Stop(1s, 2, true)).empty());
-  CHECK(!job.machine().verdict());
-  CHECK(Asked(job.Join(2s, "c", 3)) == std::vector<uint64_t>{3});
-  // A node whose session broke hears of it when it is back.
-  job.Step(2s, SessionBroken{SessionId{2}, true});
-  NodeJoined back = testing::Join(policy, "b", 4);
-  back.stamp = InRound(4);
-  CHECK(Asked(job.Step(2s, back)) == std::vector<uint64_t>{4});
-}
-
-TEST_CASE("machine: a stop after the step ends with the workers' own end") {
-  Job job(TestPolicy(1, 1));
-  job.Join(0s, "a", 1);
-  job.Stop(1s, 1, true);
-  job.Step(2s, WorkersSucceeded{InRound(1)});
-  job.Step(2s, Recorded{});
-  CHECK(job.machine().verdict()->exit_code == 0);
-}
-
-TEST_CASE("machine: a stop that does not wait for the step overtakes one that does") {
-  Job job(TestPolicy(1, 1));
-  job.Join(0s, "a", 1);
-  job.Stop(1s, 1, true);
-  job.Stop(2s, 1, false);
-  const auto told = Only<Conclude>(job.Step(2s, Recorded{}));
-  REQUIRE(told.size() == 1);
+  WorkersFailed failed{.stamp = InRound(1), .report = {}, .age = 0s};
+  failed.report.rank = 0;
+  CHECK(Only<Drain>(job.Step(1s, failed)).size() == 2);
+  job.Stop(1s, 2);
+  const auto told = Only<Conclude>(job.Step(1s, Recorded{}));
+  REQUIRE(told.size() == 2);
   CHECK(told[0].verdict.exit_code == 143);
-  CHECK(job.Stop(2s, 1, true).empty());
-}
-
-TEST_CASE("machine: a node that joins after a stop hears the end") {
-  Job job(TestPolicy(2, 2));
-  job.Join(0s, "a", 1);
-  job.Join(0s, "b", 2);
-  job.Step(1s, SessionBroken{SessionId{2}, true});
-  job.Stop(1s, 1);
-  job.Step(1s, Recorded{});
-  NodeJoined back = testing::Join(TestPolicy(2, 2), "b", 4);
-  back.stamp = InRound(4);
-  const auto told = Only<Conclude>(job.Step(2s, back));
-  REQUIRE(told.size() == 1);
-  CHECK(told[0].verdict.exit_code == 143);
+  CHECK(!told[0].verdict.first_failure);
 }
 
 TEST_CASE("machine: questions and answers show that a node lives, and say nothing else") {
@@ -220,7 +114,8 @@ TEST_CASE("machine: the facts follow the job from forming to its end") {
 
   job.Join(1s, "b", 2);
   // Asked late, as while the coordinator was busy: no time is left, and none is negative.
-  CHECK(job.machine().Facts(At(1000s)).waiting_for.find("0 s") != std::string::npos);
+  CHECK(job.machine().Facts(At(1000s)).waiting_for ==
+        "2 nodes (min 2, max 3), last call for 0 s more");
   job.Join(2s, "c", 3);
   const JobFacts running = job.machine().Facts(At(2s));
   CHECK(running.phase == "running");

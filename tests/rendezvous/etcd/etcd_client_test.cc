@@ -13,6 +13,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/certificates.h"
+#include "tests/support/contains.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
@@ -159,9 +160,7 @@ TEST_CASE("etcd: what is not etcd, not there or not known is named") {
   const ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
   EtcdClient old(OneMember(web.port()));
   status = old.Get("k", Soon()).status();
-  CHECK_MESSAGE(
-      std::string(status.message()).find("expected etcd 3's client port") != std::string::npos,
-      status.ToString());
+  CHECK(status.message() == Contains("expected etcd 3's client port"));
   EtcdOptions unknown = OneMember(1);
   unknown.members[0].host = "no-such-name";
   EtcdClient lost(unknown, [](const std::string&, uint16_t) {
@@ -169,9 +168,7 @@ TEST_CASE("etcd: what is not etcd, not there or not known is named") {
   });
   status = lost.Get("k", Soon()).status();
   CHECK_MESSAGE(IsFinal(status), status.ToString());
-  CHECK_MESSAGE(
-      std::string(status.message()).find("cannot resolve \"no-such-name\"") != std::string::npos,
-      status.ToString());
+  CHECK(status.message() == Contains("cannot resolve \"no-such-name\""));
 }
 
 TEST_CASE("etcd: asked in TLS, one that speaks in the clear alone is named once and for all") {

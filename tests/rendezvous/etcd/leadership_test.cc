@@ -12,6 +12,7 @@
 #include <string>
 
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/contains.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/skip.h"
 
@@ -177,7 +178,7 @@ TEST_CASE("leadership: a leader that hears nothing of etcd for long gives its pl
   REQUIRE(a.leadership->Begin(1001, kLong).ok());
   cluster.member(0).Signal(SIGSTOP);
   REQUIRE(Eventually([&] { return !a.Lost().empty(); }));
-  CHECK_MESSAGE(a.Lost().find("has not renewed its lease for 15 s") != std::string::npos, a.Lost());
+  CHECK(a.Lost() == Contains("has not renewed its lease for 15 s"));
   CHECK_FALSE(a.MayTell());
   cluster.member(0).Signal(SIGCONT);
 }
@@ -189,7 +190,7 @@ TEST_CASE("leadership: a foreign value at the job's key is named and left alone"
   Candidate a(cluster, "j", 0);
   const auto status = a.leadership->Begin(1001, kLong).status();
   CHECK(absl::IsFailedPrecondition(status));
-  CHECK_MESSAGE(status.ToString().find("\"/test/j/job\"") != std::string::npos, status.ToString());
+  CHECK(status.ToString() == Contains("\"/test/j/job\""));
   CHECK(cluster.KeysUnder("/test") == "/test/j/job\nsomebody's\n");
 }
 

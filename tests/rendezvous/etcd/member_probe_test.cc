@@ -18,6 +18,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/etcd/etcd_client.h"
+#include "tests/support/contains.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/etcd_cluster.h"
 #include "tests/support/netns.h"
@@ -69,9 +70,7 @@ TEST_CASE("member probe: where no local port is left it is said what to do") {
     probed = ProbeMember(*ParseIp(hosts->Address(1), 2379), SteadyNow() + seconds(20), {});
   }).join();
   CHECK(absl::IsUnavailable(probed.status()));
-  CHECK_MESSAGE(
-      probed.status().message().find("widen net.ipv4.ip_local_port_range") != std::string::npos,
-      probed.status().ToString());
+  CHECK(probed.status().message() == Contains("widen net.ipv4.ip_local_port_range"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "tests/rendezvous/core/builders.h"
 #include "tests/rendezvous/core/machine_view.h"
 #include "tests/rendezvous/server/over_sockets.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -91,7 +92,7 @@ bool IsHeeded(const Row& row, uint64_t session) {
   RendezvousMachine machine(policy, FirstStart(), At(0s));
   machine.Step(At(0s), Join(policy, "a", kMember));
   machine.Step(At(1s), Join(policy, "b", kSpare));
-  REQUIRE(RenderState(machine, At(1s)).find("ignored=0") != std::string::npos);
+  REQUIRE(RenderState(machine, At(1s)) == Contains("ignored=0"));
   machine.Step(At(1s), Heard(row, session));
   return RenderState(machine, At(1s)).find("ignored=0") != std::string::npos;
 }

@@ -12,6 +12,7 @@
 #include "rendezvous/server/coordinator.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 #include "tests/support/virtual_clock.h"
 
 namespace ddprun::rendezvous {
@@ -193,7 +194,7 @@ TEST_CASE("connect: a port held by another program is an error that names the po
     REQUIRE_MESSAGE(failed, log.Text());
     const std::string expected = "port " + std::to_string(port);
     CHECK_MESSAGE(failed->message.find(expected) == 0, failed->message);
-    CHECK_MESSAGE(failed->message.find(what) != std::string::npos, failed->message);
+    CHECK(failed->message == Contains(what));
   }
 }
 
@@ -205,9 +206,8 @@ TEST_CASE("connect: a client names a foreign program on the coordinator's port")
   auto client = ConnectRendezvous(options, log.handler(), SteadyClock());
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
-  CHECK_MESSAGE(failed->message.find("held by another program") != std::string::npos,
-                failed->message);
-  CHECK(failed->message.find("HTTP/1.0 400") != std::string::npos);
+  CHECK(failed->message == Contains("held by another program"));
+  CHECK(failed->message == Contains("HTTP/1.0 400"));
 }
 
 TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names what was tried") {
@@ -227,10 +227,8 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   clock.Advance(*waiting->deadline - clock.Now());
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE_MESSAGE(failed, log.Text());
-  CHECK_MESSAGE(
-      failed->message.find("localhost:" + std::to_string(port.port()) + " (") != std::string::npos,
-      failed->message);
-  CHECK(failed->message.find("Connection refused") != std::string::npos);
+  CHECK(failed->message == Contains("localhost:" + std::to_string(port.port()) + " ("));
+  CHECK(failed->message == Contains("Connection refused"));
 }
 
 TEST_CASE("connect: the name that others would be told must resolve, whoever hosts") {
@@ -281,7 +279,7 @@ TEST_CASE("connect: a client that waits stops at once, without a word more") {
   client->EndContact(kPatience);
   CHECK(log.Await<ContactEnded>());
   client.reset();
-  CHECK_FALSE(log.Text().find("failed") != std::string::npos);
+  CHECK(log.Text() != Contains("failed"));
 }
 
 // Waits until its coordinator is gone and it has taken its place: `survivor` has no workers.
@@ -333,7 +331,7 @@ TEST_CASE("connect: nobody takes the port of a coordinator that runs apart") {
                   log.Text());
   // It says that it waits; in its stead it would have said that it hosts.
   REQUIRE_MESSAGE(log.Await<Waiting>(), log.Text());
-  CHECK(log.Text().find("hosted here") == std::string::npos);
+  CHECK(log.Text() != Contains("hosted here"));
   coordinator = Coordinator::Start(apart, SteadyClock());
   REQUIRE_MESSAGE(coordinator.ok(), coordinator.status().ToString());
   CHECK_MESSAGE(log.Await<ContactRestored>(), log.Text());

@@ -18,6 +18,7 @@
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -58,7 +59,7 @@ TEST_CASE("grpc: a remote agent and the host's form a round, finish it and end t
   host->AckVerdict();
   host->EndContact(kPatience);
   // The host waits for the other's acknowledgement.
-  CHECK(host_log.Text().find("ended") == std::string::npos);
+  CHECK(host_log.Text() != Contains("ended"));
   remote->AckVerdict();
   remote->EndContact(kPatience);
   CHECK(remote_log.Await<ContactEnded>());
@@ -191,7 +192,7 @@ TEST_CASE("grpc: an agent of another run is refused, and told which run lives th
   REQUIRE(failed);
   const std::string expected = "127.0.0.1:" + std::to_string(coordinator->port()) +
                                " serves the run \"run-1\", not \"run-2\"";
-  CHECK_MESSAGE(failed->message.find(expected) != std::string::npos, failed->message);
+  CHECK(failed->message == Contains(expected));
 }
 
 // A message that comes between the cancellation and the end of the read must not keep the stream.
@@ -227,7 +228,7 @@ TEST_CASE(
   REQUIRE(failed);
   const std::string why = " runs ddprun 9.0.0 (protocol 2), the coordinator " +
                           ReleaseText(ThisRelease()) + ": all nodes need releases of one protocol";
-  CHECK_MESSAGE(failed->message.find(why) != std::string::npos, failed->message);
+  CHECK(failed->message == Contains(why));
   const auto is_told = [&](const Waiting& told) {
     return told.reason.find(why) != std::string::npos;
   };
@@ -254,8 +255,7 @@ TEST_CASE("grpc: 16,384 agents are taken, and one more is told that there is no 
   client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE_MESSAGE(failed, log.Text());
-  CHECK_MESSAGE(failed->message.find("no room for another agent") != std::string::npos,
-                failed->message);
+  CHECK(failed->message == Contains("no room for another agent"));
 }
 
 TEST_CASE("grpc: agents with another --nnodes are refused") {
@@ -265,8 +265,7 @@ TEST_CASE("grpc: agents with another --nnodes are refused") {
   client->Join(TestNode("a"));
   const auto failed = log.Await<RendezvousFailed>();
   REQUIRE(failed);
-  CHECK_MESSAGE(failed->message.find("--nnodes=1, the job with --nnodes=2") != std::string::npos,
-                failed->message);
+  CHECK(failed->message == Contains("--nnodes=1, the job with --nnodes=2"));
 }
 
 TEST_CASE("grpc: a second coordinator on a used port is an error that names the port") {
@@ -276,7 +275,7 @@ TEST_CASE("grpc: a second coordinator on a used port is an error that names the 
   options.listen = Coordinator::Listen{.host = "", .port = first->port()};
   const auto second = Coordinator::Start(std::move(options), SteadyClock());
   CHECK(absl::IsAlreadyExists(second.status()));
-  CHECK(second.status().message().find(std::to_string(first->port())) != std::string::npos);
+  CHECK(second.status().message() == Contains("port " + std::to_string(first->port())));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 #include "rendezvous/server/job_file.h"
+#include "tests/support/contains.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/virtual_clock.h"
 
@@ -57,12 +58,6 @@ void WriteThrough(JobFile& file) {
   REQUIRE(written->get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready);
 }
 
-size_t CountIn(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 TEST_CASE(
     "job file: one that does not answer holds up nobody for longer than asked for, and is told") {
   const testing::TempDir directory;
@@ -90,7 +85,7 @@ TEST_CASE(
                                     "before this one has left there is not known"));
   }
   // All that was to be said has been said.
-  CHECK(CountIn(told->all(), "job file") == 1);
+  CHECK(CountOf(told->all(), "job file") == 1);
   // The thread was left behind. It goes on now, and puts the file there for which it was asked.
   const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(writer >= 0);

@@ -21,6 +21,7 @@
 #include "absl/strings/str_format.h"
 #include "rendezvous/base/fnv1a.h"
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/contains.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/virtual_clock.h"
 
@@ -86,7 +87,7 @@ TEST_CASE("job file: a missing directory is made, and goes when the job is over"
 TEST_CASE("job file: a directory that cannot be made is an error that names the file") {
   const auto epoch = BeginJob("/nonexistent/run");
   REQUIRE_FALSE(epoch.ok());
-  CHECK(epoch.status().message().find("/nonexistent/run/job") != std::string::npos);
+  CHECK(epoch.status().message() == Contains("/nonexistent/run/job"));
 }
 
 Record FullRecord() {

@@ -12,6 +12,7 @@
 #include "rendezvous/wire/convert.h"
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -91,8 +92,7 @@ TEST_CASE("grpc: a message beyond its limit ends its stream, and is told the lim
   }
   const grpc::Status status = stream->Finish();
   CHECK(status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
-  CHECK_MESSAGE(status.error_message().find("larger than max") != std::string::npos,
-                status.error_message());
+  CHECK(status.error_message() == Contains("larger than max"));
 }
 
 }  // namespace

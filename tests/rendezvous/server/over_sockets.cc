@@ -6,6 +6,7 @@
 
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/client/tunnels.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 
@@ -66,7 +67,7 @@ LoneMember::LoneMember(const Coordinator& coordinator, Identity identity) {
 void LoneMember::CheckUndisturbed() {
   client_->ReportSucceeded(round_);
   CHECK_MESSAGE(log_.Await<Concluded>(), log_.Text());
-  CHECK_MESSAGE(log_.Text().find("contact lost") == std::string::npos, log_.Text());
+  CHECK(log_.Text() != Contains("contact lost"));
 }
 
 }  // namespace ddprun::rendezvous

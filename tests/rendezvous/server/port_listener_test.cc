@@ -22,6 +22,7 @@
 #include "rendezvous/wire/hello.h"
 #include "tests/rendezvous/server/http2_frames.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 #include "tests/support/loopback.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/virtual_clock.h"
@@ -420,7 +421,7 @@ TEST_CASE("port listener: a port that is taken is named") {
   const auto second = ListenOn("", served.port);
   CHECK(absl::IsAlreadyExists(second.status()));
   const std::string port = std::to_string(served.port);
-  CHECK(std::string(second.status().message()).find("port " + port) != std::string::npos);
+  CHECK(second.status().message() == Contains("port " + port));
   CHECK(ListenOn("not-an-ip", 0).status().code() == absl::StatusCode::kInvalidArgument);
 }
 

@@ -6,6 +6,7 @@
 #include "tests/rendezvous/server/event_log.h"
 #include "tests/rendezvous/server/over_sockets.h"
 #include "tests/rendezvous/server/sockets.h"
+#include "tests/support/contains.h"
 #include "tests/support/virtual_clock.h"
 
 namespace ddprun::rendezvous {
@@ -30,8 +31,8 @@ TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
   REQUIRE_MESSAGE(verdict, log.Text());
   CHECK(verdict->verdict.exit_code == 0);
   const std::string text = log.Text();
-  CHECK(text.find("round 2") == std::string::npos);
-  CHECK_MESSAGE(text.find("contact made") == text.rfind("contact made"), "told once: ", text);
+  CHECK(text != Contains("round 2"));
+  CHECK_MESSAGE(CountOf(text, "contact made") == 1, text);
 }
 
 TEST_CASE("reattach: an agent that is cut off while it waits gets its place") {
@@ -68,7 +69,7 @@ TEST_CASE(
   // It has no memory of the round, but the node has: the round goes on to its end.
   client->ReportSucceeded(first->assignment.round);
   REQUIRE_MESSAGE(log.Await<Concluded>(), log.Text());
-  CHECK(log.Text().find("drained") == std::string::npos);
+  CHECK(log.Text() != Contains("drained"));
 }
 
 TEST_CASE("reattach: a coordinator apart is restarted while workers run, and nothing happens") {
@@ -98,8 +99,8 @@ TEST_CASE("reattach: a coordinator apart is restarted while workers run, and not
   const auto verdict = log.Await<Concluded>();
   REQUIRE_MESSAGE(verdict, log.Text());
   CHECK(verdict->verdict.exit_code == 0);
-  CHECK_MESSAGE(log.Text().find("drained") == std::string::npos, log.Text());
-  CHECK_MESSAGE(log.Text().find("round 2") == std::string::npos, log.Text());
+  CHECK(log.Text() != Contains("drained"));
+  CHECK(log.Text() != Contains("round 2"));
 }
 
 TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job goes on") {
@@ -121,11 +122,11 @@ TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job
     const UniqueFd stranger = ConnectTo(port);
     SendAll(stranger.get(), bytes);
     const std::string end = ReadToEnd(stranger.get());
-    CHECK_MESSAGE(end.find("(still open)") == std::string::npos, bytes.substr(0, 20));
+    CHECK_MESSAGE(end != Contains("(still open)"), bytes.substr(0, 20));
   }
   client->ReportSucceeded(assigned->assignment.round);
   CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
-  CHECK(log.Text().find("contact lost") == std::string::npos);
+  CHECK(log.Text() != Contains("contact lost"));
 }
 
 TEST_CASE("reattach: an HTTP/2 connection that never says a request is closed") {
@@ -141,10 +142,10 @@ TEST_CASE("reattach: an HTTP/2 connection that never says a request is closed") 
   SendAll(idle.get(), preface + settings);
   // gRPC's own limit is on the machine's clock, comes before that of the port, and is named.
   const std::string end = ReadToEnd(idle.get());
-  CHECK_MESSAGE(end.find("idle") != std::string::npos, end.size(), " bytes");
+  CHECK_MESSAGE(end == Contains("idle"), end.size(), " bytes");
   clock.Advance(PortListener::kSilenceLimit);
   for (const UniqueFd* stranger : {&mute, &half}) {
-    CHECK(ReadToEnd(stranger->get()).find("(still open)") == std::string::npos);
+    CHECK(ReadToEnd(stranger->get()) != Contains("(still open)"));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
 #include "tests/rendezvous/store/raw_client.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/store_server.h"
 
@@ -280,9 +281,7 @@ TEST_CASE("store server: a port in use is an error that names it") {
   const auto second = StoreServer::Start({.port = first->port()}, SteadyClock());
   REQUIRE_FALSE(second.ok());
   CHECK(absl::IsAlreadyExists(second.status()));
-  const std::string port = std::to_string(first->port());
-  CHECK_MESSAGE(second.status().message().find(port) != std::string::npos,
-                second.status().ToString());
+  CHECK(second.status().message() == Contains("port " + std::to_string(first->port())));
 }
 
 TEST_CASE("store server: it serves sockets of all addresses and of one, by IPv4 and by IPv6") {

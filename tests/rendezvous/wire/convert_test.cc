@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/rendezvous/server/event_log.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -342,12 +343,12 @@ TEST_CASE("convert: a round's key of another size is refused, and none is said b
   assignment.round_key = std::string(31, 'k');
   const auto back = FromProto(ToProto(Assign{{}, assignment}, {}, now), now);
   CHECK(absl::IsInvalidArgument(back.status()));
-  CHECK(back.status().message().find("round_key: size 31, not 32") != absl::string_view::npos);
+  CHECK(back.status().message() == Contains("round_key: size 31, not 32"));
   NodeJoined joined;
   joined.held = assignment;
   const auto said = ToProto(joined, Duration{0});
   REQUIRE(said.ok());
-  CHECK(said->SerializeAsString().find("kkkk") == std::string::npos);
+  CHECK(said->SerializeAsString() != Contains("kkkk"));
 }
 
 TEST_CASE("convert: text is cleaned of control characters and bytes that are no UTF-8") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::gpu_check {
 namespace {
 
@@ -18,7 +20,7 @@ TEST_CASE("child: values, texts, environment and exit code come back") {
   CHECK(outcome.Value("a") == 1.5);
   CHECK_FALSE(outcome.Value("b").has_value());
   CHECK(outcome.Text("b") == "two words");
-  CHECK(outcome.out.find("yes\n") != std::string::npos);
+  CHECK(outcome.out == Contains("yes\n"));
 }
 
 TEST_CASE("child: a program that ignores SIGTERM is killed after its limit") {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ddp/communicator.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -21,10 +22,6 @@ std::string Dumped(Communicator& communicator) {
   const auto path = communicator.DumpOperations();
   REQUIRE_MESSAGE(path.ok(), path.status().ToString());
   return ReadFile(*path);
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("dump: an operation that waits for another rank is seen under way, and done later") {
@@ -42,23 +39,24 @@ TEST_CASE("dump: an operation that waits for another rank is seen under way, and
       if (communicator.rank() == 0) {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         std::string dump = Dumped(communicator);
-        while (!Has(dump, op + "running") && std::chrono::steady_clock::now() < deadline) {
+        while (dump != Contains(op + "running") && std::chrono::steady_clock::now() < deadline) {
           std::this_thread::yield();
           dump = Dumped(communicator);
         }
-        CHECK_MESSAGE(Has(dump, op + "running"), dump);
-        CHECK(!Has(dump, "ended_ns"));
+        CHECK(dump == Contains(op + "running"));
+        CHECK(dump != Contains("ended_ns"));
         is_seen.set_value();
       }
       CHECK(work->Wait().ok());
-      CHECK(Has(Dumped(communicator), op + "done"));
+      CHECK(Dumped(communicator) == Contains(op + "done"));
       CHECK(!communicator.AllReduce(nullptr, 1, DType::kFloat32, ReduceOp::kSum)->Wait().ok());
-      CHECK(!Has(Dumped(communicator), "\"sequence\": 2"));  // what is refused takes no number
+      CHECK(Dumped(communicator) !=
+            Contains("\"sequence\": 2"));  // what is refused takes no number
       // Rank 0 stays alone in the next one.
       if (communicator.rank() == 1) return;
       communicator.SetTimeout(std::chrono::milliseconds(50));  // lower bound: nobody comes
       CHECK(!communicator.Barrier()->Wait().ok());
-      CHECK(Has(Dumped(communicator), "\"barrier\", \"state\": \"failed\""));
+      CHECK(Dumped(communicator) == Contains("\"barrier\", \"state\": \"failed\""));
     });
   }
   unsetenv("DDPRUN_FLIGHT_RECORDER_DIR");

@@ -19,6 +19,7 @@
 
 #include "ddp/process_group.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
 #include "tests/support/pidfds.h"
@@ -280,11 +281,11 @@ void CheckNotes(Way way, int expected, const std::string& message) {
       CAPTURE(said);
       CHECK(ranks.Await(rank) == 1);
       // The mark is for us alone.
-      CHECK(said.find('[') == std::string::npos);
+      CHECK(said != Contains("["));
       const Note note = NoteIn(file_of(rank));
       CHECK(note.left_peer == expected);
       CHECK(note.message.substr(0, message.size()) == message);
-      if (expected >= 0) CHECK(note.message.find("rank 1") != std::string::npos);
+      if (expected >= 0) CHECK(note.message == Contains("rank 1"));
     }
     if (way != Way::kStayAway) CHECK(ranks.Await(kLeaver) == 3);
     CHECK(NoteIn(file_of(kLeaver)).left_peer == -1);

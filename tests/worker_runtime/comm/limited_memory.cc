@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "tests/support/contains.h"
 #include "worker_runtime/comm/heap_buffer.h"
 #include "worker_runtime/comm/shm/shm_domain.h"
 
@@ -14,7 +15,7 @@ namespace {
 void CheckRefused(const absl::Status& status) {
   CAPTURE(status.ToString());
   CHECK(absl::IsResourceExhausted(status));
-  CHECK(absl::StrContains(status.message(), " are free in the cgroup /"));
+  CHECK(status.message() == Contains(" are free in the cgroup /"));
 }
 
 TEST_CASE("limited memory: a buffer of one rank") {

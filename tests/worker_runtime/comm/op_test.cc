@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/support/contains.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -110,7 +112,7 @@ TEST_CASE("op: a count is refused from the first one on whose bytes cannot be ad
       if (count <= row.most) continue;
       absl::Status status = CheckArguments(Call(row.kind, row.dtype, count), 0, row.world_size);
       CHECK(absl::IsInvalidArgument(status));
-      CHECK(status.message().find("more bytes than can be addressed") != std::string::npos);
+      CHECK(status.message() == Contains("more bytes than can be addressed"));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -199,8 +200,8 @@ TEST_CASE("pass parts: ranks that name different roots are told what each called
           group.Gather(input.data(), output.data(), 8, DType::kFloat32, root)->Wait();
       CAPTURE(status.ToString());
       CHECK(absl::IsInvalidArgument(status));
-      CHECK(status.message().find("rank 1 gather #1 (float32 x 8, root 1)") != std::string::npos);
-      CHECK(status.message().find("gather #1 (float32 x 8, root 0)") != std::string::npos);
+      CHECK(status.message() == Contains("rank 1 gather #1 (float32 x 8, root 1)"));
+      CHECK(status.message() == Contains("gather #1 (float32 x 8, root 0)"));
     });
   }
 }
@@ -218,7 +219,7 @@ TEST_CASE(
               ->Wait();
       CAPTURE(status.ToString());
       CHECK(absl::IsInvalidArgument(status));
-      CHECK(status.message().find(", in other pieces") != std::string::npos);
+      CHECK(status.message() == Contains(", in other pieces"));
     });
   }
 }
@@ -262,7 +263,7 @@ TEST_CASE("pass parts: wrong arguments are refused on their rank, and the group 
       for (const auto& [status, words] : refusals) {
         CAPTURE(status.ToString());
         CHECK(absl::IsInvalidArgument(status));
-        CHECK(status.message().find(words) != std::string::npos);
+        CHECK(status.message() == Contains(words));
       }
       CHECK(group.error().ok());
       CheckAllToAll(group, DType::kInt32, 5);

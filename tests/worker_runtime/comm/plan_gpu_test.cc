@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "worker_runtime/comm/plan.h"
 #include "worker_runtime/gpu/nccl_version.h"
 
@@ -112,7 +113,7 @@ TEST_CASE("plan: ranks with the same GPU are named, unless NCCL takes them for o
                                      WithGpu(0, DeviceChoice::kCuda)};
   CHECK(Refusal(ranks).find("device cuda: ranks 0 and 2 have the same GPU (GPU-a0): ") == 0);
   ranks[0].gpu.host_id = ranks[2].gpu.host_id = "one";
-  CHECK(Refusal(ranks).find("ranks 0 and 2 have the same GPU") != std::string::npos);
+  CHECK(Refusal(ranks) == Contains("ranks 0 and 2 have the same GPU"));
   ranks[0].gpu.host_id = "";
   ranks[2].gpu.host_id = "";
   for (Capabilities& rank : ranks) rank.device = DeviceChoice::kAuto;
@@ -122,7 +123,7 @@ TEST_CASE("plan: ranks with the same GPU are named, unless NCCL takes them for o
   CHECK(Made(ranks).is_on_gpus);
   // A third that plays one of the two hosts again.
   ranks.push_back(ranks[0]);
-  CHECK(Made(ranks).reason.find("ranks 0 and 3 have the same GPU") != std::string::npos);
+  CHECK(Made(ranks).reason == Contains("ranks 0 and 3 have the same GPU"));
 }
 
 // Slice `index` of the first GPU, by a rank with that NCCL.
@@ -157,7 +158,7 @@ TEST_CASE("plan: slices of one GPU form a group from NCCL 2.30.3 on where every 
     std::vector<Capabilities> ranks = {WithSlice(0, version, true), WithSlice(1, version, true),
                                        WithGpu(1)};
     ranks[2].gpu.nccl_version = version;
-    CHECK(Made(ranks).reason.find("(0000:10:00.0)") != std::string::npos);
+    CHECK(Made(ranks).reason == Contains("(0000:10:00.0)"));
     ranks[2].gpu.may_share = true;
     CHECK(Made(ranks).is_on_gpus);
     CHECK(Made(ranks).reason == "cuda, nccl " + NcclVersionText(version) +
@@ -199,8 +200,7 @@ TEST_CASE("plan: ranks share a whole GPU from NCCL 2.30.3 on where every rank as
   CHECK(Made(ranks).reason ==
         "cuda, nccl 2.30.3: each of 2 ranks has a GPU or shares one (NCCL_MULTI_RANK_GPU_ENABLE)");
   ranks[1].gpu.may_share = false;
-  CHECK(Made(ranks).reason.find("no GPUs (ranks 0 and 1 have the same GPU (GPU-a0): ") !=
-        std::string::npos);
+  CHECK(Made(ranks).reason == Contains("no GPUs (ranks 0 and 1 have the same GPU (GPU-a0): "));
 }
 
 TEST_CASE("plan: a group of one needs no NCCL unless it was asked for") {
@@ -237,14 +237,14 @@ TEST_CASE("plan: a rank that cannot register memory keeps all from it, and is na
   ranks[2].gpu.can_register = false;
   plan = Made(ranks);
   CHECK_FALSE(plan.registers_memory);
-  CHECK(plan.reason.find("as rank 2's NCCL cannot register it") != std::string::npos);
+  CHECK(plan.reason == Contains("as rank 2's NCCL cannot register it"));
   // Some ask for it, and some do not; nobody does.
   for (int i = 0; i < 3; ++i) ranks[i] = WithGpu(i);
   ranks[1].gpu.wants_registered = false;
   plan = Made(ranks);
   CHECK_FALSE(plan.registers_memory);
-  CHECK(plan.reason.find("as rank 1 does not ask for registered memory (TORCH_NCCL_USE_TENSOR_") !=
-        std::string::npos);
+  CHECK(plan.reason ==
+        Contains("as rank 1 does not ask for registered memory (TORCH_NCCL_USE_TENSOR_"));
   for (Capabilities& rank : ranks) rank.gpu.wants_registered = false;
   plan = Made(ranks);
   CHECK_FALSE(plan.registers_memory);
@@ -264,7 +264,7 @@ TEST_CASE("plan: ranks with different versions of NCCL form no group on GPUs") {
 TEST_CASE("plan: NCCL encrypts by the key of the round where every rank's can") {
   std::vector<Capabilities> ranks = {WithGpu(0), WithGpu(1)};
   CHECK_FALSE(Made(ranks).encrypts_nccl);
-  CHECK(Made(ranks).reason.find("encrypt") == std::string::npos);
+  CHECK(Made(ranks).reason != Contains("encrypt"));
   for (Capabilities& rank : ranks) rank.has_key = true;
   CHECK_FALSE(Made(ranks).encrypts_nccl);
   const std::string words = "cuda, nccl 2.28.7: each of 2 ranks has a GPU of its own; what NCCL ";

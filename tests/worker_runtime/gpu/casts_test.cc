@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "tests/support/emulated_cuda.h"
 #include "tests/worker_runtime/gpu/emulated_kernels.h"
 #include "worker_runtime/comm/kernels.h"
@@ -123,7 +124,7 @@ TEST_CASE("casts: a driver that refuses the kernels or a launch is an error that
   cuda.Fail("cuModuleLoadData", kCudaErrorOutOfMemory);
   const absl::Status full = Casts::Load(cuda.api()).status();
   CHECK(full.code() == absl::StatusCode::kResourceExhausted);
-  CHECK(full.message().find("compute capability") == absl::string_view::npos);
+  CHECK(full.message() != Contains("compute capability"));
 
   cuda.Fail("cuModuleLoadData", kCudaSuccess);
   const auto casts = Casts::Load(cuda.api());

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/contains.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
@@ -64,7 +65,7 @@ TEST_CASE("cuda: a file that is no library is named with the loader's words") {
   const ddprun::testing::TempDir dir;
   std::ofstream(dir.File("text")) << std::string(4096, 'x');
   const std::string text = Load(dir.File("text"));
-  CHECK_MESSAGE(text.find(dir.File("text") + ": invalid ELF header") != std::string::npos, text);
+  CHECK(text == Contains(dir.File("text") + ": invalid ELF header"));
 }
 
 TEST_CASE("cuda: a driver that is too old is told which version has the function") {

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/in_child.h"
 #include "tests/support/subprocess.h"
 #include "worker_runtime/gpu/event_pool.h"
@@ -49,7 +50,7 @@ TEST_CASE("gpu: a driver that does not start says why") {
   const std::string words = CountWith({{"DDPRUN_DOUBLE_FAULT", "cuinit=803"}});
   CAPTURE(words);
   CHECK(words.starts_with("FAILED_PRECONDITION: cuInit: "));
-  CHECK(words.find("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH") != std::string::npos);
+  CHECK(words == Contains("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"));
 }
 
 TEST_CASE("gpu: a rank takes its own by local rank, or the only one that it sees") {
@@ -58,7 +59,7 @@ TEST_CASE("gpu: a rank takes its own by local rank, or the only one that it sees
   CHECK(*OrdinalFor(7, 1) == 0);
   const absl::Status none = OrdinalFor(0, 0).status();
   CHECK(absl::IsFailedPrecondition(none));
-  CHECK(none.message().find("CUDA_VISIBLE_DEVICES") != std::string::npos);
+  CHECK(none.message() == Contains("CUDA_VISIBLE_DEVICES"));
   const absl::Status few = OrdinalFor(2, 2).status();
   CHECK(absl::IsFailedPrecondition(few));
   CHECK(few.message().find("local rank 2 has no GPU: CUDA shows 2 (") == 0);
@@ -73,7 +74,7 @@ TEST_CASE("gpu: an open one tells its name and UUID, by the order that the user 
   });
   CAPTURE(words);
   CHECK(words.starts_with("1 "));
-  CHECK(words.find(" GPU-a2") != std::string::npos);
+  CHECK(words == Contains(" GPU-a2"));
   CHECK(words.size() > 40);
 }
 
@@ -92,7 +93,7 @@ TEST_CASE("gpu: one that is not there is refused with its number") {
     return Device::Open(Api(), 2).status().ToString();
   });
   CAPTURE(words);
-  CHECK(words.find("cuDeviceGet(2): ") != std::string::npos);
+  CHECK(words == Contains("cuDeviceGet(2): "));
 }
 
 // The context current on this thread, as a number.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ddp/dynamic_library.h"
+#include "tests/support/contains.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
@@ -41,10 +42,6 @@ std::string Load(Env env, const std::string& loaded_before = "") {
     if (!loaded_before.empty() && !DynamicLibrary::Open(loaded_before).ok()) return std::string();
     return Describe(LoadNccl());
   });
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // <dir>/<name>/bin/python with a libnccl.so.2 where the wheel has it; the interpreter's path.
@@ -80,7 +77,7 @@ TEST_CASE("nccl: a file that is no library is named with the loader's words") {
   std::ofstream(dir.File("text")) << std::string(4096, 'x');
   const std::string text = Load({{"DDPRUN_NCCL_LIB", dir.File("text")}});
   CHECK_MESSAGE(text.starts_with("NOT_FOUND: NCCL: " + dir.File("text") + ": "), text);
-  CHECK_MESSAGE(Has(text, "invalid ELF header"), text);
+  CHECK(text == Contains("invalid ELF header"));
 }
 
 TEST_CASE("nccl: a version that is too old is told what is needed") {
@@ -102,7 +99,7 @@ TEST_CASE("nccl: a missing function is named") {
 TEST_CASE("nccl: a library that has nothing of NCCL is told so") {
   const std::string file = Library("libcuda_fake.so");
   const std::string text = Load({{"DDPRUN_NCCL_LIB", file}});
-  CHECK_MESSAGE(Has(text, file + ": it has no ncclGetVersion; NCCL 2.18.3 or newer"), text);
+  CHECK(text == Contains(file + ": it has no ncclGetVersion; NCCL 2.18.3 or newer"));
 }
 
 // The file has every function: it is the version that decides.
@@ -188,24 +185,21 @@ TEST_CASE("nccl: every place that failed is named") {
       MakePython(dir, "p", "lib/python3.11/site-packages", Library("libnccl_2_17.so"));
   const std::string text = Load({{"PYTHON_EXEC", python}});
   CHECK_MESSAGE(text.starts_with("FAILED_PRECONDITION: NCCL: libnccl.so.2: cannot open"), text);
-  CHECK_MESSAGE(Has(text, "; " + dir.File("p/lib/python3.11/site-packages/nvidia/nccl/lib/") +
-                              "libnccl.so.2: it is NCCL 2.17.1; "),
-                text);
-  CHECK_MESSAGE(Has(text, "DDPRUN_NCCL_LIB"), text);
+  CHECK(text == Contains("; " + dir.File("p/lib/python3.11/site-packages/nvidia/nccl/lib/") +
+                         "libnccl.so.2: it is NCCL 2.17.1; "));
+  CHECK(text == Contains("DDPRUN_NCCL_LIB"));
   const std::string missing = dir.File("nothing/bin/python");
   for (const char* variable : {"DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
     const std::string text = Load({{variable, missing}});
-    CHECK_MESSAGE(Has(text, "no Python's packages, as " + std::string(variable) + " names " +
-                                missing + ", which does not exist; install "),
-                  text);
+    CHECK(text == Contains("no Python's packages, as " + std::string(variable) + " names " +
+                           missing + ", which does not exist; install "));
   }
   std::filesystem::create_directories(dir.File("nothing/bin"));
   std::ofstream(dir.File("nothing/bin/python"));
   const std::string none = Load({{"PYTHON_EXEC", missing}});
-  CHECK_MESSAGE(
-      Has(none, "no folder of packages belongs to the Python " + dir.File("nothing/bin/python")),
-      none);
-  CHECK(Has(Load({}), "neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set"));
+  CHECK(none ==
+        Contains("no folder of packages belongs to the Python " + dir.File("nothing/bin/python")));
+  CHECK(Load({}) == Contains("neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set"));
 }
 
 TEST_CASE("nccl: one that is loaded but too old gives way to the wheel") {

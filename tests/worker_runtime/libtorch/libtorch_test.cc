@@ -18,6 +18,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
 #include "tests/support/subprocess.h"
@@ -121,7 +122,7 @@ std::string Told(const std::string& name) {
 void CheckTold(const std::string& name, const std::vector<std::string>& lines) {
   CAPTURE(name);
   const std::string out = Told(name);
-  for (const std::string& line : lines) CHECK_MESSAGE(out.find(line) != std::string::npos, out);
+  for (const std::string& line : lines) CHECK(out == Contains(line));
 }
 
 void CheckBothTold(const std::string& name, const std::string& words) {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
@@ -71,7 +72,7 @@ TEST_CASE("spawn: under a launcher its own ranks win") {
 
 TEST_CASE("spawn: exit codes, signals and exceptions are told apart") {
   CHECK(Lines("code", 3) == Text{"ABORTED: rank 2 of 4 failed: exit code 7"});
-  CHECK(Lines("large", 3).back().find("failed: exit code 255") != std::string::npos);
+  CHECK(Lines("large", 3).back() == Contains("failed: exit code 255"));
   // The sanitizers would exit instead.
   const Text killed =
       Lines("segfault", 3, {{"ASAN_OPTIONS", "handle_segv=0"}, {"TSAN_OPTIONS", "handle_segv=0"}});
@@ -81,8 +82,7 @@ TEST_CASE("spawn: exit codes, signals and exceptions are told apart") {
   REQUIRE(thrown.size() == 1);
   CHECK(thrown[0].find("ABORTED: rank 0 of 4 ended by an exception: no \\x1b[31mdata\\nxxx") == 0);
   CHECK(thrown[0].size() < 1200);
-  CHECK(Lines("number", 3)[0].find("ended by an exception: of a type that is not derived") !=
-        std::string::npos);
+  CHECK(Lines("number", 3)[0] == Contains("ended by an exception: of a type that is not derived"));
 }
 
 TEST_CASE("spawn: a rank that fails because another one left does not hide the cause") {
@@ -99,8 +99,7 @@ TEST_CASE("spawn: a rank that is stopped is continued, to see that it must end")
 TEST_CASE("spawn: a rank that does not come to the call is named") {
   const Text lines = Lines("missing", 3);
   REQUIRE(lines.size() == 1);
-  CHECK(lines[0].find("of 2 failed: exit code 0, before it came to this call of Spawn") !=
-        std::string::npos);
+  CHECK(lines[0] == Contains("of 2 failed: exit code 0, before it came to this call of Spawn"));
 }
 
 // The group's own timeout is ten minutes here.
@@ -113,9 +112,8 @@ TEST_CASE("spawn: a rank that returns before the group forms is named by those t
     REQUIRE(lines.size() >= 2);  // those that are stopped may say nothing
     for (size_t i = 1; i < lines.size(); ++i) {
       CAPTURE(lines[i]);
-      CHECK(lines[i].find(absl::StrCat(": ABORTED: forming the group failed: rank ", missing,
-                                       " has returned before the group formed; ")) !=
-            std::string::npos);
+      CHECK(lines[i] == Contains(absl::StrCat(": ABORTED: forming the group failed: rank ", missing,
+                                              " has returned before the group formed; ")));
     }
   }
 }
@@ -179,7 +177,7 @@ TEST_CASE("spawn: a limit is named, and those that have started are ended") {
   const Text lines = Lines("few-descriptors", 3);
   REQUIRE(lines.size() == 2);
   CHECK(lines[0].find("RESOURCE_EXHAUSTED: spawn rank ") == 0);
-  CHECK(lines[0].find("the limit on open files is reached (ulimit -n)") != std::string::npos);
+  CHECK(lines[0] == Contains("the limit on open files is reached (ulimit -n)"));
   CHECK(lines[1] == "no child is left");
 }
 
@@ -187,7 +185,7 @@ TEST_CASE("spawn: ranks whose connections do not fit are ended") {
   const Text lines = Lines("few-connections", 3);
   REQUIRE(lines.size() == 1);
   CHECK(lines[0].find("RESOURCE_EXHAUSTED: spawn 40 ranks: each connects") == 0);
-  CHECK(lines[0].find("raise the limit on open files (ulimit -n)") != std::string::npos);
+  CHECK(lines[0] == Contains("raise the limit on open files (ulimit -n)"));
 }
 
 TEST_CASE("spawn: other children of the caller stay its own") {
@@ -203,8 +201,8 @@ TEST_CASE("spawn: where SIGCHLD is ignored the results are known, and signals ar
   CHECK(Lines("ignored-code", 3) == Text{"ABORTED: rank 2 of 4 failed: exit code 7"});
   const Text lines = Lines("ignored-signal", 3);
   REQUIRE(lines.size() == 1);
-  CHECK(lines[0].find("rank 1 of 4 ended, and the kernel does not tell how: SIGCHLD is ignored") !=
-        std::string::npos);
+  CHECK(lines[0] ==
+        Contains("rank 1 of 4 ended, and the kernel does not tell how: SIGCHLD is ignored"));
 }
 
 TEST_CASE("spawn: no descriptor is left in the caller or leaks into a rank") {
@@ -270,7 +268,7 @@ TEST_CASE("spawn: a rank that ignores SIGTERM is killed after the grace") {
   Subprocess program = Started("ignore-term");
   const std::vector<UniqueFd> ranks = Said(program, "ignoring", {0, 2, 3});
   CHECK_MESSAGE(program.Wait() == 3, program.Describe());
-  CHECK(program.out().find("ABORTED: rank 1 of 4 failed: exit code 9\n") != std::string::npos);
+  CHECK(program.out() == Contains("ABORTED: rank 1 of 4 failed: exit code 9\n"));
   for (const UniqueFd& rank : ranks) CHECK(HasEnded(rank));
 }
 

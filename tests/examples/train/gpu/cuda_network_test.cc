@@ -14,6 +14,7 @@
 #include "tests/examples/train/drawn_set.h"
 #include "tests/examples/train/gpu/emulated_cublas.h"
 #include "tests/examples/train/gpu/emulated_layers.h"
+#include "tests/support/contains.h"
 #include "tests/support/emulated_cuda.h"
 #include "tools/make_digits/digits.h"
 
@@ -236,8 +237,8 @@ TEST_CASE("cuda network: every allocation that fails is an error that says for w
         CudaNetwork::Create(ddp::Gpu(cuda.api()), cublas, kInputs, kHidden, kSeed).status();
     CHECK(failed.code() == absl::StatusCode::kResourceExhausted);
     INFO(std::string(failed.message()));
-    CHECK(failed.message().find(" bytes ") != absl::string_view::npos);
-    CHECK(failed.message().find(call) != absl::string_view::npos);
+    CHECK(failed.message() == Contains(" bytes "));
+    CHECK(failed.message() == Contains(call));
     cuda.Fail(call, kCudaSuccess);
   }
   CHECK(LiveCublasHandles() == 0);
@@ -250,8 +251,7 @@ TEST_CASE("cuda network: a launch that fails ends the pass and is named") {
   for (const char* kernel : {"gather_images", "add_bias_relu", "softmax_loss"}) {
     gpu.cuda.Fail(kernel, ddp::internal::kCudaErrorUnknown);
     const absl::Status failed = gpu.network->Forward(Digits(), Indices(0, 8));
-    CHECK(failed.message().find(std::string("cuLaunchKernel of ") + kernel) !=
-          absl::string_view::npos);
+    CHECK(failed.message() == Contains(std::string("cuLaunchKernel of ") + kernel));
     gpu.cuda.Fail(kernel, kCudaSuccess);
   }
   REQUIRE(gpu.network->Forward(Digits(), Indices(0, 8)).ok());
@@ -259,8 +259,7 @@ TEST_CASE("cuda network: a launch that fails ends the pass and is named") {
     gpu.cuda.Fail(kernel, ddp::internal::kCudaErrorUnknown);
     std::vector<int> announced;
     const absl::Status failed = gpu.network->Backward(1, [&](int i) { announced.push_back(i); });
-    CHECK(failed.message().find(std::string("cuLaunchKernel of ") + kernel) !=
-          absl::string_view::npos);
+    CHECK(failed.message() == Contains(std::string("cuLaunchKernel of ") + kernel));
     CHECK(announced.size() == (kernel == std::string("relu_slope") ? 2 : 0));
     gpu.cuda.Fail(kernel, kCudaSuccess);
   }

@@ -12,6 +12,7 @@
 #include "examples/train/gpu/cuda_network.h"
 #include "tests/examples/train/gpu/emulated_cublas.h"
 #include "tests/examples/train/gpu/emulated_layers.h"
+#include "tests/support/contains.h"
 #include "tests/support/emulated_cuda.h"
 #include "tests/support/rank_threads.h"
 
@@ -199,8 +200,8 @@ TEST_CASE("optimizer: an update that fails is an error that names the parameter"
       const std::string text(rank.Step(0).message());
       // Buckets go backward. A rank may hear of the other's error first.
       const std::string first = is_sharded ? "output." : "hidden.weight: ";
-      CHECK_MESSAGE(text.find(first) != text.npos, text);
-      CHECK_MESSAGE(text.find("cuLaunchKernel of momentum_update") != text.npos, text);
+      CHECK(text == Contains(first));
+      CHECK(text == Contains("cuLaunchKernel of momentum_update"));
     });
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/process_group.h"
+#include "tests/support/contains.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/rank_threads.h"
 
@@ -136,7 +137,7 @@ TEST_CASE("messages: what is wrong with a call ends it alone") {
       CHECK(work->IsDone());
       CHECK(work->was_refused());
       CHECK(absl::IsInvalidArgument(work->Wait()));
-      CHECK(work->Wait().message().find(words) != std::string::npos);
+      CHECK(work->Wait().message() == Contains(words));
     }
     CheckOk(group.Barrier()->Wait());
     CheckOk(group.error());
@@ -243,7 +244,7 @@ void CheckVictim(int signal, Backend backend, const char* code, std::chrono::mil
     const std::string said = ranks.Hear(rank);
     CAPTURE(said);
     CHECK(said.find(code) == 0);
-    CHECK(said.find("rank 2") != std::string::npos);
+    CHECK(said == Contains("rank 2"));
     CHECK(ranks.Await(rank) == 0);
   }
 }

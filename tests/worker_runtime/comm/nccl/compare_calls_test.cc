@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
 
@@ -93,8 +94,8 @@ TEST_CASE("compare calls: a rank that makes no call is named after the timeout")
   });
   for (const std::string& words : said) {
     CAPTURE(words);
-    CHECK(words.find("rank 1") != std::string::npos);
-    CHECK(words.find("timed out") != std::string::npos);
+    CHECK(words == Contains("rank 1"));
+    CHECK(words == Contains("timed out"));
   }
 }
 
@@ -144,10 +145,11 @@ std::string SayBehindReplays(const std::function<void(GraphTraining&)>& call) {
 }
 
 TEST_CASE("compare calls: a rank that does not replay, or replays once more, is named") {
-  CHECK(Has(SayBehindReplays([](GraphTraining& training) {
-              Sum(training.communicator(), training.parameter(0).data()).IgnoreError();
-            }),
-            "rank 0 graph replay #22 (3 operations), rank 1 all-reduce #22 (float32 x 2, sum)"));
+  CHECK(
+      SayBehindReplays([](GraphTraining& training) {
+        Sum(training.communicator(), training.parameter(0).data()).IgnoreError();
+      }) ==
+      Contains("rank 0 graph replay #22 (3 operations), rank 1 all-reduce #22 (float32 x 2, sum)"));
 }
 
 }  // namespace

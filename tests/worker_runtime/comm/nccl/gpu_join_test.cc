@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "ddp/step_graph.h"
+#include "tests/support/contains.h"
 #include "tests/support/expect.h"
 #include "tests/support/json.h"
 #include "tests/support/subprocess.h"
@@ -89,7 +90,7 @@ TEST_CASE("gpu join: a rank that dies is named by those who have joined") {
   CAPTURE(end);
   CHECK(ranks.Await(0) == 0);
   CHECK(words.find("UNAVAILABLE: ") == 0);
-  CHECK(words.find("rank 1") != std::string::npos);
+  CHECK(words == Contains("rank 1"));
   CHECK(end.find("UNAVAILABLE: ") == 0);
   const auto error = ParseJson(ReadFile(temp.File("0")));
   REQUIRE(error.has_value());
@@ -112,8 +113,8 @@ TEST_CASE("gpu join: active ranks that do different things are told so, on the d
   for (const int rank : {0, 1}) {
     const std::string words = ranks.Hear(rank);
     CAPTURE(words);
-    CHECK(words.find("rank 0 begins a backward pass while rank 1 begins a broadcast of buffers") !=
-          std::string::npos);
+    CHECK(words ==
+          Contains("rank 0 begins a backward pass while rank 1 begins a broadcast of buffers"));
     CHECK(ranks.Await(rank) == 0);
   }
 }

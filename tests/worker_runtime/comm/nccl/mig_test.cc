@@ -1,6 +1,7 @@
 // Slices (MIG) of one GPU as the GPUs of a group's ranks, on the double of CUDA and NCCL.
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
 
 namespace ddprun::testing {
@@ -41,12 +42,14 @@ const std::string kSlices =
 
 TEST_CASE("mig: with an NCCL that refuses slices of one GPU, a group takes host memory") {
   const std::string auto_words = Describe(DeviceChoice::kAuto, "MIG-a1", {});
-  CHECK(Has(auto_words, "shm: all ranks share a host; no GPUs (" + kSlices + "2.28.7 takes for"));
+  CHECK(auto_words ==
+        Contains("shm: all ranks share a host; no GPUs (" + kSlices + "2.28.7 takes for"));
   const std::string cuda_words = Describe(DeviceChoice::kCuda, "MIG-a1", {});
-  CHECK(Has(cuda_words, "device cuda: " + kSlices + "2.28.7 takes for the same: "));
-  CHECK(Has(Describe(DeviceChoice::kAuto, "MIG-a1", {{"DDPRUN_DOUBLE_NCCL_VERSION", "23007"}}),
-            kSlices + "2.30.7 allows only with NCCL_MULTI_RANK_GPU_ENABLE=1 on every rank, and "
-                      "rank 0 does not set it: "));
+  CHECK(cuda_words == Contains("device cuda: " + kSlices + "2.28.7 takes for the same: "));
+  CHECK(Describe(DeviceChoice::kAuto, "MIG-a1", {{"DDPRUN_DOUBLE_NCCL_VERSION", "23007"}}) ==
+        Contains(kSlices +
+                 "2.30.7 allows only with NCCL_MULTI_RANK_GPU_ENABLE=1 on every rank, and "
+                 "rank 0 does not set it: "));
 }
 
 TEST_CASE("mig: where NCCL lets ranks share a GPU, slices of one form a group") {

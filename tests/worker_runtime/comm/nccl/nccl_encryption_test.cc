@@ -14,6 +14,7 @@
 #include "launcher/agent/round_key_file.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 #include "tests/support/expect.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
@@ -114,10 +115,6 @@ std::string All(const Run& run) {
   return run.codes + run.said[0] + "|" + run.said[1] + "\n" + run.err[0] + run.err[1];
 }
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // The keys that NCCL was given, one for each time.
 std::vector<std::string> KeysIn(const std::string& log) {
   std::vector<std::string> keys;
@@ -142,8 +139,8 @@ TEST_CASE("nccl encryption: all ranks of a round have one key, which is no other
   CHECK(later[0] == later[1]);
   CHECK(keys[0] != later[0]);
   CHECK(keys[0].size() == 64);
-  CHECK_FALSE(Has(keys[0], kRoundKey));
-  CHECK_FALSE(Has(keys[0], "6b6b6b6b"));  // the round's key, spelt
+  CHECK(keys[0] != Contains(kRoundKey));
+  CHECK(keys[0] != Contains("6b6b6b6b"));  // the round's key, spelt
 }
 
 TEST_CASE("nccl encryption: rank 0 of several nodes says once that it is for TCP alone") {
@@ -170,7 +167,8 @@ TEST_CASE("nccl encryption: ranks with different keys form no group of NCCL's") 
   const Run run = RunWith({.last_key = std::string(32, 'l'), .is_one_host = true});
   CAPTURE(All(run));
   CHECK(run.codes == "90 90 ");
-  for (const std::string& said : run.said) CHECK(Has(said, "ncclCrypt: TLS handshake with rank "));
+  for (const std::string& said : run.said)
+    CHECK(said == Contains("ncclCrypt: TLS handshake with rank "));
 }
 
 struct Plain {
@@ -193,7 +191,7 @@ TEST_CASE("nccl encryption: one that cannot goes on in the clear, and rank 0 say
     CHECK(run.codes == "0 0 ");
     CHECK(KeysIn(run.log).empty());
     CHECK(run.err[0].starts_with(before));
-    CHECK(Has(run.err[0], row.library + ")" + row.says));
+    CHECK(run.err[0] == Contains(row.library + ")" + row.says));
     CHECK(run.err[0].find('\n') == run.err[0].size() - 1);
     CHECK(run.err[1].empty());
     how.is_one_host = true;
@@ -211,10 +209,10 @@ TEST_CASE("nccl encryption: one whose file does not tell gets the key, and fails
   CAPTURE(All(without));
   CHECK(without.codes == "90 90 ");
   for (const std::string& said : without.said) {
-    CHECK(Has(said, "NCCL was built without TLS support"));
-    CHECK(Has(said, "; name a build of NCCL with TLS_BACKEND=OPENSSL3 by DDPRUN_NCCL_LIB"));
+    CHECK(said == Contains("NCCL was built without TLS support"));
+    CHECK(said == Contains("; name a build of NCCL with TLS_BACKEND=OPENSSL3 by DDPRUN_NCCL_LIB"));
   }
-  CHECK_FALSE(Has(without.log, "joined"));
+  CHECK(without.log != Contains("joined"));
 }
 
 TEST_CASE("nccl encryption: a key that NCCL refuses ends the group on all ranks with a sentence") {
@@ -222,12 +220,11 @@ TEST_CASE("nccl encryption: a key that NCCL refuses ends the group on all ranks 
   CAPTURE(All(run));
   CHECK(run.codes == "90 90 ");
   for (const std::string& said : run.said) {
-    CHECK(Has(said,
-              "encrypt what NCCL sends, as the job's token or certificates ask for: "
-              "ncclSetEncryption: invalid argument"));
-    CHECK(Has(said, ": the key was refused; name another build of NCCL than /"));
+    CHECK(said == Contains("encrypt what NCCL sends, as the job's token or certificates ask for: "
+                           "ncclSetEncryption: invalid argument"));
+    CHECK(said == Contains(": the key was refused; name another build of NCCL than /"));
   }
-  CHECK_FALSE(Has(run.log, "joined"));
+  CHECK(run.log != Contains("joined"));
 }
 
 TEST_CASE("nccl encryption: where OpenSSL is missing the group ends and says what to install") {
@@ -235,11 +232,11 @@ TEST_CASE("nccl encryption: where OpenSSL is missing the group ends and says wha
   CAPTURE(All(run));
   CHECK(run.codes == "90 90 ");
   for (const std::string& said : run.said) {
-    CHECK(
-        Has(said, "join NCCL's group of 2 ranks: ncclCommInitRankConfig: unhandled system error"));
-    CHECK(Has(said, "install OpenSSL 3 where the workers run (Debian: libssl3)"));
+    CHECK(said ==
+          Contains("join NCCL's group of 2 ranks: ncclCommInitRankConfig: unhandled system error"));
+    CHECK(said == Contains("install OpenSSL 3 where the workers run (Debian: libssl3)"));
   }
-  CHECK_FALSE(Has(run.log, "joined"));
+  CHECK(run.log != Contains("joined"));
 }
 
 }  // namespace

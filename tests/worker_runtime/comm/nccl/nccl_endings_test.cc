@@ -14,6 +14,7 @@
 
 #include "ddp/step_graph.h"
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/contains.h"
 #include "tests/support/pidfds.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -53,9 +54,9 @@ TEST_CASE("nccl: a rank whose driver does not answer ends, and the others are to
                       });
   const std::string words = ranks.Hear(0);
   CAPTURE(words);
-  CHECK(
-      words.find("all-reduce #1 (float32 x 3, sum) timed out after 3 s: rank 1: the driver of its "
-                 "GPU has not answered for ") != std::string::npos);
+  CHECK(words ==
+        Contains("all-reduce #1 (float32 x 3, sum) timed out after 3 s: rank 1: the driver of its "
+                 "GPU has not answered for "));
   CHECK(ranks.Await(0) == 0);
   CHECK(ranks.Await(1) == EXIT_FAILURE);
 }
@@ -153,8 +154,8 @@ TEST_CASE("nccl: a rank that has no memory for its communicator tells the others
                       });
   const std::string words = ranks.Hear(0);
   CAPTURE(words);
-  CHECK(words.find("aborted by rank 1: ") != std::string::npos);
-  CHECK(words.find("cuMemAlloc") != std::string::npos);
+  CHECK(words == Contains("aborted by rank 1: "));
+  CHECK(words == Contains("cuMemAlloc"));
   CHECK(ranks.Await(1) == 90);
 }
 

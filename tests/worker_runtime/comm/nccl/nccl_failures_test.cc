@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "rendezvous/base/steady_clock.h"
+#include "tests/support/contains.h"
 #include "tests/support/json.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -104,7 +105,7 @@ void CheckDump(const Ends& ends) {
   REQUIRE(ends.dump.has_value());
   const Json& dump = *ends.dump;
   const std::string rank = std::to_string(dump.get<int>("rank"));
-  CHECK(ends.words.find("the last operations of rank " + rank + " are in ") != std::string::npos);
+  CHECK(ends.words == Contains("the last operations of rank " + rank + " are in "));
   CHECK(dump.get<std::string>("group") == "nccl");
   REQUIRE(dump.get_child("entries").size() == 3);
   for (const size_t index : {0, 1, 2}) {
@@ -117,18 +118,14 @@ void CheckDump(const Ends& ends) {
   }
 }
 
-bool Has(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
-}
-
 TEST_CASE("nccl: a rank that dies in a collective is named, and the others are out in 5 s") {
   for (const int size : {2, 4}) {
     const Ends ends = RunFault(size, 1, {}, [](int rank) {
       if (rank == 1) raise(SIGKILL);
     });
     CAPTURE(ends.words);
-    CHECK(Has(ends.words, "UNAVAILABLE: all-reduce #3 (float32 x 3, average): "));
-    CHECK(Has(ends.words, "rank 1"));
+    CHECK(ends.words == Contains("UNAVAILABLE: all-reduce #3 (float32 x 3, average): "));
+    CHECK(ends.words == Contains("rank 1"));
     CHECK(ends.left_peer == 1);
     CHECK(ends.code == 0);
     CHECK(Seconds(ends.took) < kOut);
@@ -140,9 +137,9 @@ TEST_CASE("nccl: a rank that hangs is named 5 s after the timeout at the latest"
     if (rank == 2) raise(SIGSTOP);
   });
   CAPTURE(ends.words);
-  CHECK(Has(ends.words,
-            "DEADLINE_EXCEEDED: all-reduce #3 (float32 x 3, average) timed out after 3 "
-            "s: rank 2 did not arrive; the last operations of rank "));
+  CHECK(ends.words ==
+        Contains("DEADLINE_EXCEEDED: all-reduce #3 (float32 x 3, average) timed out after 3 "
+                 "s: rank 2 did not arrive; the last operations of rank "));
   CHECK(ends.left_peer == -1);
   CHECK(ends.code == 0);
   CheckDump(ends);
@@ -152,7 +149,7 @@ TEST_CASE("nccl: a rank that hangs is named 5 s after the timeout at the latest"
 TEST_CASE("nccl: an operation that never ends on a device ends by the timeout") {
   const Ends ends = RunFault(2, 1, {{"DDPRUN_DOUBLE_FAULT", "hang=3@1"}}, [](int) {});
   CAPTURE(ends.words);
-  CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average) timed out after 3 s: "));
+  CHECK(ends.words == Contains("all-reduce #3 (float32 x 3, average) timed out after 3 s: "));
   CHECK(ends.code == 0);
   CheckDump(ends);
   CHECK(Seconds(ends.took) < kTimeout + kOut);
@@ -183,9 +180,9 @@ TEST_CASE("nccl: a rank that has been through an operation is not missing in it"
   for (const int rank : {0, 1}) {
     const std::string words = ranks.Hear(rank);
     CAPTURE(words);
-    CHECK(Has(words,
-              "all-reduce #3 (float32 x 3, average) timed out after 3 s: all ranks are in "
-              "it or through it; NCCL or the network hangs"));
+    CHECK(words ==
+          Contains("all-reduce #3 (float32 x 3, average) timed out after 3 s: all ranks are in "
+                   "it or through it; NCCL or the network hangs"));
     CHECK(ranks.Await(rank) == 0);
   }
 }
@@ -196,8 +193,8 @@ TEST_CASE("nccl: errors that NCCL reports later name the operation") {
     const Ends ends = RunFault(2, 1, {{"DDPRUN_DOUBLE_FAULT", fault}}, [](int) {});
     CAPTURE(fault);
     CAPTURE(ends.words);
-    CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average)"));
-    CHECK(Has(ends.words, "rank 1: "));
+    CHECK(ends.words == Contains("all-reduce #3 (float32 x 3, average)"));
+    CHECK(ends.words == Contains("rank 1: "));
     CHECK(ends.left_peer == -1);
     CHECK(ends.code == 0);
     CHECK(Seconds(ends.took) < kOut);
@@ -219,7 +216,8 @@ TEST_CASE("nccl: a call that waits in NCCL ends by the timeout, on every rank") 
     const Ends ends = RunFault(2, 1, {{"DDPRUN_DOUBLE_FAULT", fault}}, [](int) {});
     CAPTURE(fault);
     CAPTURE(ends.words);
-    CHECK(Has(ends.words, "all-reduce #3 (float32 x 3, average) timed out after 3 s: all ranks "));
+    CHECK(ends.words ==
+          Contains("all-reduce #3 (float32 x 3, average) timed out after 3 s: all ranks "));
     CHECK(ends.code == 0);
     CHECK(Seconds(ends.took) < kTimeout + kOut);
   }
@@ -263,14 +261,14 @@ TEST_CASE("nccl: ranks in different operations are told which, long before the t
   for (const std::string& words : blind(ReduceTwo)) {
     CAPTURE(words);
     CHECK(words.starts_with(head));
-    CHECK(Has(words, of_rank_0));
-    CHECK(Has(words, "1 all-reduce #1 (float32 x 2, sum)"));
+    CHECK(words == Contains(of_rank_0));
+    CHECK(words == Contains("1 all-reduce #1 (float32 x 2, sum)"));
   }
   for (const std::string& words : blind(BroadcastThree)) {
     CAPTURE(words);
     CHECK(words.starts_with(head));
-    CHECK(Has(words, of_rank_0));
-    CHECK(Has(words, "1 broadcast #1 (float32 x 3, root 0)"));
+    CHECK(words == Contains(of_rank_0));
+    CHECK(words == Contains("1 broadcast #1 (float32 x 3, root 0)"));
   }
 }
 
@@ -278,9 +276,9 @@ TEST_CASE("nccl: what NCCL itself says of a mismatch is passed on") {
   for (const std::string& words : InDifferentOperations("", 20s, ReduceTwo)) {
     CAPTURE(words);
     CHECK(words.starts_with("INVALID_ARGUMENT: rank "));
-    CHECK(Has(words, ": all-reduce #1 (float32 x "));
-    CHECK(Has(words, "count=3"));
-    CHECK(Has(words, "count=2"));
+    CHECK(words == Contains(": all-reduce #1 (float32 x "));
+    CHECK(words == Contains("count=3"));
+    CHECK(words == Contains("count=2"));
   }
 }
 
@@ -312,7 +310,7 @@ TEST_CASE("nccl: a group that NCCL does not form ends by the deadline") {
     const std::string words = FormingFault({{"DDPRUN_DOUBLE_FAULT", fault}}, kTimeout, &took);
     CAPTURE(fault);
     CAPTURE(words);
-    CHECK(Has(words, "join NCCL's group of 2 ranks: timed out after 3 s: "));
+    CHECK(words == Contains("join NCCL's group of 2 ranks: timed out after 3 s: "));
     CHECK(Seconds(took) < kTimeout + kOut);
   }
 }
@@ -340,10 +338,10 @@ TEST_CASE("nccl: what a rank lacks for a GPU is said on every rank, by that rank
   for (const Row& row : rows) {
     const std::string words = FormingFault({}, 20s, nullptr, on_rank_1(row.env));
     CAPTURE(words);
-    CHECK(Has(words, "device cuda: "));
+    CHECK(words == Contains("device cuda: "));
     for (const std::string& word : row.words) {
       CAPTURE(word);
-      CHECK(Has(words, word));
+      CHECK(words == Contains(word));
     }
   }
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -24,7 +26,7 @@ absl::Status CheckedBy() {
 TEST_CASE("op memory: what the driver does not know is refused, its own trouble is told as it is") {
   const absl::Status unknown = CheckedBy<kCudaErrorInvalidValue>();
   CHECK(absl::IsInvalidArgument(unknown));
-  CHECK(unknown.message().find("the input is not memory of a GPU") != std::string::npos);
+  CHECK(unknown.message() == Contains("the input is not memory of a GPU"));
   constexpr CudaResult kIllegalAddress = 700;
   const absl::Status trouble = CheckedBy<kIllegalAddress>();
   CHECK_FALSE(absl::IsInvalidArgument(trouble));

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker_runtime/comm/nccl/graph_training.h"
@@ -310,20 +311,21 @@ TEST_CASE("step graph: a replay that hangs ends by the timeout, and is one entry
   const End end = RunReplays("hang=17@1", [](GraphTraining& training, int) {
     for (int i = 0; i < 3; ++i) training.graph().Replay().IgnoreError();
   });
-  CHECK(Has(end.words,
+  CHECK(end.words ==
+        Contains(
             "DEADLINE_EXCEEDED: graph replay #19 (3 operations) timed out after 3 s: all ranks are "
             "in it"));
-  CHECK(Has(end.record,
-            "{\"sequence\": 15, \"op\": \"all-reduce (float32 x 100, average)\", "
-            "\"state\": \"captured\""));
-  CHECK(Has(end.record,
-            "{\"sequence\": 16, \"op\": \"graph replay (3 operations)\", \"state\": "
-            "\"replayed\""));
-  CHECK(Has(end.record,
-            "{\"sequence\": 19, \"op\": \"graph replay (3 operations)\", \"state\": "
-            "\"failed\""));
+  CHECK(end.record ==
+        Contains("{\"sequence\": 15, \"op\": \"all-reduce (float32 x 100, average)\", "
+                 "\"state\": \"captured\""));
+  CHECK(end.record ==
+        Contains("{\"sequence\": 16, \"op\": \"graph replay (3 operations)\", \"state\": "
+                 "\"replayed\""));
+  CHECK(end.record ==
+        Contains("{\"sequence\": 19, \"op\": \"graph replay (3 operations)\", \"state\": "
+                 "\"failed\""));
   for (const char* inside : {"17", "18", "20", "21"}) {
-    CHECK(end.record.find(std::string("\"sequence\": ") + inside) == std::string::npos);
+    CHECK(end.record != Contains(std::string("\"sequence\": ") + inside));
   }
 }
 
@@ -346,16 +348,16 @@ TEST_CASE("step graph: a group that fails is aborted while its program keeps the
       });
   CHECK(codes == "0 0");
   const std::string log = ReadFile(path);
-  CHECK(Has(log, "rank=0 aborted\n"));
-  CHECK(Has(log, "rank=1 aborted\n"));
+  CHECK(log == Contains("rank=0 aborted\n"));
+  CHECK(log == Contains("rank=1 aborted\n"));
 }
 
 TEST_CASE("step graph: a rank that does not replay is named") {
   const End end = RunReplays("", [](GraphTraining& training, int rank) {
     if (rank == 0) training.graph().Replay().IgnoreError();
   });
-  CHECK(
-      Has(end.words, "graph replay #16 (3 operations) timed out after 3 s: rank 1 did not arrive"));
+  CHECK(end.words ==
+        Contains("graph replay #16 (3 operations) timed out after 3 s: rank 1 did not arrive"));
 }
 
 // The abort that ends the call waits for the graph, which must go meanwhile.

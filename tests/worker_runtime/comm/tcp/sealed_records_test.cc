@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
+
 namespace ddp::internal {
 namespace {
 
@@ -95,7 +97,7 @@ TEST_CASE("sealed records: what was sealed is opened, in whatever portions it co
 TEST_CASE("sealed records: nothing of what is in them can be read on the way") {
   const std::string plain(4096, 'a');
   const std::string sealed = Joined(Sealed({plain, plain}));
-  CHECK(sealed.find(std::string(8, 'a')) == std::string::npos);
+  CHECK(sealed != Contains(std::string(8, 'a')));
   // The same bytes twice do not look the same.
   const size_t record = plain.size() + kOverhead;
   CHECK(sealed.substr(4, plain.size()) != sealed.substr(record + 4, plain.size()));

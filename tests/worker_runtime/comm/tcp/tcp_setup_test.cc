@@ -13,6 +13,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/contains.h"
 #include "tests/support/store_server.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 #include "worker_runtime/comm/form_group.h"
@@ -264,8 +265,7 @@ TEST_CASE("tcp set-up: a listener with another key is named") {
   (*acceptor)->Stop();
   listening.join();
   CHECK(absl::IsUnauthenticated(links.status()));
-  CHECK(links.status().message().find("is not rank 0 of this round, or has another key") !=
-        absl::string_view::npos);
+  CHECK(links.status().message() == Contains("is not rank 0 of this round, or has another key"));
 }
 
 }  // namespace
