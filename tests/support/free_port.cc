@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -18,15 +19,30 @@ constexpr int kFirst = 12000;
 constexpr int kCount = 17000;
 constexpr int kTries = 1000;
 
+// None: it is taken, or the kernel does not know the family (EAFNOSUPPORT).
+UniqueFd BoundTo(const void* address, socklen_t size) {
+  const auto* raw = static_cast<const sockaddr*>(address);
+  UniqueFd fd(socket(raw->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.is_open() && bind(fd.get(), raw, size) != 0) fd.Reset();
+  return fd;
+}
+
 }  // namespace
 
 bool TakePort(int port) {
   static std::vector<UniqueFd> held;  // until the program ends
-  UniqueFd fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_port = htons(static_cast<uint16_t>(port));
-  if (bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return false;
+  const in_port_t at = htons(static_cast<uint16_t>(port));
+  sockaddr_in6 both{};  // IPv4 as well
+  both.sin6_family = AF_INET6;
+  both.sin6_port = at;
+  UniqueFd fd = BoundTo(&both, sizeof both);
+  if (!fd.is_open() && errno == EAFNOSUPPORT) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = at;
+    fd = BoundTo(&address, sizeof address);
+  }
+  if (!fd.is_open()) return false;
   // Only now: a bind with it would succeed beside another test's socket.
   const int on = 1;
   DDP_CHECK(setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
