@@ -167,6 +167,7 @@ int RunCases(const Arguments& arguments, const SourceFile& file, SharedResults* 
 }
 
 std::string BadEnd(const ProcessEnd& end, const SharedResults& results, double limit_s) {
+  if (!end.start_error.empty()) return "was not started: " + end.start_error;
   if (end.stop_signal != 0) {
     return "was killed, as this program got " + SignalName(end.stop_signal) + ",";
   }

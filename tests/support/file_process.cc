@@ -27,12 +27,20 @@ std::string TempPattern(const char* suffix) {
   return (base != nullptr && *base != '\0' ? base : "/tmp") + std::string("/ddprun-t-") + suffix;
 }
 
+std::string MakeError(const std::string& pattern) {
+  return "make \"" + pattern + "\": " + std::strerror(errno);
+}
+
 // The child's TMPDIR. What programs under test leave in it (dumps, logs, notes of killed processes)
 // goes with it.
 class TempFolder {
  public:
-  TempFolder() : path_(TempPattern("XXXXXX")) {
-    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  // Errors are in `error`.
+  explicit TempFolder(std::string* error) : path_(TempPattern("XXXXXX")) {
+    const std::string pattern = path_;
+    if (mkdtemp(path_.data()) != nullptr) return;
+    *error = MakeError(pattern);
+    path_.clear();
   }
   ~TempFolder() {
     std::error_code ignored;
@@ -48,11 +56,15 @@ class TempFolder {
 };
 
 // A file without a name. A pipe would not do: a process that outlives the child may keep it open.
-UniqueFd OpenOutput() {
-  std::string path = TempPattern("out-XXXXXX");
+UniqueFd OpenOutput(std::string* error) {
+  const std::string pattern = TempPattern("out-XXXXXX");
+  std::string path = pattern;
   UniqueFd fd(mkostemp(path.data(), O_CLOEXEC | O_APPEND));
-  DDP_CHECK(fd.is_open());
-  unlink(path.c_str());
+  if (!fd.is_open()) {
+    *error = MakeError(pattern);
+  } else {
+    unlink(path.c_str());
+  }
   return fd;
 }
 
@@ -94,7 +106,7 @@ void SetUpChild(const ChildSetup& setup) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != setup.parent) _exit(1);
-  if (!setup.temp_folder.empty()) setenv("TMPDIR", setup.temp_folder.c_str(), 1);
+  setenv("TMPDIR", setup.temp_folder.c_str(), 1);
   if (setup.output.is_open()) {
     dup2(setup.output.get(), STDOUT_FILENO);
     dup2(setup.output.get(), STDERR_FILENO);
@@ -157,8 +169,11 @@ HeldSignals::~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
 ProcessEnd RunInProcess(const HeldSignals& signals, std::chrono::duration<double> limit,
                         bool is_streaming, const std::string& title,
                         const std::function<int()>& body) {
-  const TempFolder temp;
-  UniqueFd output = is_streaming ? UniqueFd() : OpenOutput();
+  ProcessEnd end;
+  const TempFolder temp(&end.start_error);
+  if (!end.start_error.empty()) return end;
+  UniqueFd output = is_streaming ? UniqueFd() : OpenOutput(&end.start_error);
+  if (!end.start_error.empty()) return end;
   // The child would print it as well.
   std::fflush(stdout);
   const pid_t parent = getpid();
@@ -173,7 +188,6 @@ ProcessEnd RunInProcess(const HeldSignals& signals, std::chrono::duration<double
   // Both sides: nobody knows which comes first. EACCES: the child has done it, and more.
   setpgid(pid, pid);
 
-  ProcessEnd end;
   WaitForChild(pid, signals, start + std::chrono::duration_cast<Clock::duration>(limit), &end);
   // Until it is reaped, its number is nobody else's.
   KillGroup(pid);

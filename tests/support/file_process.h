@@ -29,6 +29,7 @@ class HeldSignals {
 };
 
 struct ProcessEnd {
+  std::string start_error;  // why there was no process; all else is empty then
   int wait_status = 0;
   std::chrono::duration<double> time{0};
   bool has_reached_limit = false;
@@ -38,7 +39,8 @@ struct ProcessEnd {
 // Forks; the child runs `body` and exits with its result, by exit(). It leads a process group, dies
 // with its parent, and has a TMPDIR of its own. What it prints is copied to stdout below `title`
 // when it has ended, unless `is_streaming`. It is killed at `limit` and at a signal that ends this
-// program. What is left of its process group is killed in any case.
+// program. What is left of its process group is killed in any case. Where no folder or file can be
+// made for it, there is no process.
 // REQUIRES: the caller has no other thread.
 ProcessEnd RunInProcess(const HeldSignals& signals, std::chrono::duration<double> limit,
                         bool is_streaming, const std::string& title,

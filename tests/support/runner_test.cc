@@ -224,6 +224,18 @@ TEST_CASE("runner: processes that outlive a file end with it, or are not waited 
   }
 }
 
+TEST_CASE("runner: a file for which no folder can be made has failed") {
+  for (const char* is_streaming : {"0", "1"}) {
+    CAPTURE(std::string(is_streaming));
+    Run run({"passes"}, {{"TMPDIR", "/nowhere"}, {"DDPRUN_TEST_STREAM", is_streaming}});
+    CHECK(run.Code() == 1);
+    CHECK(LineOf(run.out(), "passes") ==
+          "0 passed, 3 failed (2 of them not run): was not started: make "
+          "\"/nowhere/ddprun-t-XXXXXX\": No such file or directory");
+    CHECK(run.Xml() == Contains("<error message=\"was not run\">"));
+  }
+}
+
 TEST_CASE("runner: a process that a case has forked does not speak for it") {
   Run run({"forks"});
   CHECK(run.Code() == 1);
