@@ -95,6 +95,10 @@ TEST_CASE("conformance: an agent that is killed and started again") {
            }});
 }
 
+// In which the second of at most two nodes has to come, on a machine that is busy as well. torchrun
+// waits for as long when one of them is lost.
+constexpr char kLongLastCall[] = "--rdzv_conf=last_call_timeout=45,join_timeout=120";
+
 // Two of at most two nodes, of which the second is ended. The first one's workers then fail, as
 // they would in a collective, because torchrun's agent does not notice; the restarted ones are
 // alone.
@@ -110,7 +114,7 @@ void LoseNode(Run& run, const std::vector<std::string>& options, int signal) {
 TEST_CASE("conformance: one of at most two agents is killed, the other goes on as rank 0") {
   // torchrun gives rank 0 to the lowest address.
   Compare({.name = "node_lost",
-           .options = Meeting("1:2", {"--max_restarts=1"}),
+           .options = Meeting("1:2", {kLongLastCall, "--max_restarts=1"}),
            .nodes = {{"--local_addr=localhost"}},
            .command = {"{programs}/scale.py", "1"},
            .env = kWorkersHost,
@@ -119,7 +123,7 @@ TEST_CASE("conformance: one of at most two agents is killed, the other goes on a
 
 TEST_CASE("conformance: a signal to one agent leaves the rendezvous open for the other") {
   Compare({.name = "node_stopped",
-           .options = Meeting("1:2", {"--max_restarts=1"}),
+           .options = Meeting("1:2", {kLongLastCall, "--max_restarts=1"}),
            .command = {"{programs}/scale.py", "1"},
            .env = kWorkersHost,
            .during = [](Run& run) { LoseNode(run, {}, SIGTERM); }});
