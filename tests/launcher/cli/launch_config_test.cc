@@ -270,6 +270,8 @@ TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quote
   CHECK(Built({{"rdzv_conf", "timeout=7"}}).rendezvous_options.join_timeout == seconds(7));
   CHECK(Built({{"rdzv_conf", "timeout=7,join_timeout=8,orphan_timeout=3"}})
             .rendezvous_options.orphan_timeout == seconds(3));
+  CHECK(Built({{"rdzv_conf", "timeout=7,timeout=8"}}).rendezvous_options.join_timeout ==
+        seconds(8));
 }
 
 TEST_CASE("launch config: torchrun's keys without a meaning here are taken in silence") {
