@@ -273,6 +273,26 @@ TEST_CASE("groups: a member that nobody has seen is named only where it is certa
   CHECK_FALSE(news.hang->may_restart);
 }
 
+TEST_CASE("groups: a wait for one unknown member is no part of a circle") {
+  JobView job = RunningJob(2, 3);
+  AddGroup(job, 5, "tensor", {0, 1, 2, 3});
+  AddGroup(job, 6, "left", {0, 1});
+  for (RankView& rank : job.nodes[0].ranks) {
+    for (GroupView& group : rank.groups) group.quiet_s = 60;
+  }
+  // 0 waits for 1, and for the one that nobody has seen; 1 waits for 0.
+  for (const int rank : {0, 2}) LetWait(RankOf(job, rank), 11, 40, 1);
+  LetWait(RankOf(job, 1), 11, 40, 2);
+  job.nodes.pop_back();
+  Watch watch;
+  const JudgedNews news = watch.LookTwice(job);
+  REQUIRE(news.hang);
+  CHECK(news.hang->ranks == Ranks{});
+  CHECK(news.hang->text ==
+        "1 of the group's ranks has not come to all-gather #11 of group tensor for 40 s; ranks 0-2 "
+        "wait; which they are is not known");
+}
+
 TEST_CASE("groups: a view from before the wait began says nothing of who is late") {
   JobView job = RunningJob(2, 1);
   LetAllWaitFor(job, {1}, 32);
