@@ -55,6 +55,13 @@ TEST_CASE("tool: both streams and the end are told") {
   CHECK(run.end.code == 3);
 }
 
+TEST_CASE("tool: one that closes its stderr early is heard to the end of its stdout") {
+  const ToolRun run = Shell("exec head -c 200000 /dev/zero 2>&-");
+  CHECK(run.out.size() == 200000);
+  CHECK_FALSE(run.is_late);
+  CHECK(run.has_ended);
+}
+
 TEST_CASE("tool: it sees nothing of ours but what it is given") {
   const UniqueFd left(open("/dev/null", O_RDONLY));  // as our starter may leave one
   CHECK(Shell("read x; echo $?; ls /proc/self/fd | wc -l").out == "1\n4\n");  // 0-2, and ls's own
