@@ -178,6 +178,18 @@ TEST_CASE("nccl: a Python without a slash is looked up in the path") {
   CHECK_MESSAGE(text.starts_with("2.19.3|" + dir.File("p/lib")), text);
 }
 
+TEST_CASE("nccl: a variable that is empty names no Python") {
+  if (SystemHasNccl()) return ddprun::testing::SkipTest("the system has a libnccl.so.2");
+  const TempDir dir;
+  const std::string python =
+      MakePython(dir, "p", "lib/python3.11/site-packages", Library("libnccl_2_19.so"));
+  const std::string text = InChild({{"DDPRUN_NCCL_LIB", ""}, {"PYTHON_EXEC", python}}, [] {
+    setenv("DDPRUN_NCCL_PYTHON", "", 1);
+    return Describe(LoadNccl());
+  });
+  CHECK_MESSAGE(text.starts_with("2.19.3|" + dir.File("p/lib")), text);
+}
+
 TEST_CASE("nccl: every place that failed is named") {
   if (SystemHasNccl()) return ddprun::testing::SkipTest("the system has a libnccl.so.2");
   const TempDir dir;
