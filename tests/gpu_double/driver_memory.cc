@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,11 @@
 
 namespace ddprun::gpu_double {
 namespace {
+
+// A driver gives out memory as it was left, which is seldom zero. Here its first pages are not:
+// to touch all of a large allocation would take the machine's own.
+constexpr int kLeftByte = 0xa5;
+constexpr size_t kMostLeftBytes = size_t{64} << 10;
 
 size_t RoundToPage(size_t bytes) {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -72,6 +78,7 @@ Allocation::Allocation(int device, size_t bytes)
   }
   address = reinterpret_cast<CudaPointer>(seen);
   host = static_cast<char*>(own);
+  std::memset(host, kLeftByte, std::min(mapped_bytes, kMostLeftBytes));
 }
 
 Allocation::~Allocation() {

@@ -261,6 +261,20 @@ TEST_CASE("data parallel on GPUs: gradients of each type have the bits of the CP
   }
 }
 
+TEST_CASE("data parallel on GPUs: the gradients are zero before the first pass") {
+  CHECK(OnDouble([] {
+          Side side(DeviceType::kCuda, 2);
+          DataParallel dp({.device_type = DeviceType::kCuda, .replicas = 2});
+          void* const data = side.Holding(Floats(10, 1));
+          dp.AddParameter("p", data, 10, DType::kFloat32);
+          EXPECT(dp.Finalize().ok());
+          for (const int replica : {0, 1}) {
+            EXPECT(side.ReadFloats(replica, dp.GradientPtr(0, replica), 10) == Floats(10, 0));
+          }
+          return 0;
+        }) == "0");
+}
+
 TEST_CASE("data parallel on GPUs: fewer than replicas is an error with both numbers") {
   const auto finalize = [] {
     DataParallel dp({.device_type = DeviceType::kCuda, .replicas = 3});
