@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/rendezvous/server/sockets.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::testing {
@@ -52,7 +54,9 @@ std::vector<Node> StartTwo(Job& job, const std::string& nodes, std::vector<std::
                            const std::vector<std::string>& steps) {
   std::vector<Node> started;
   started.push_back(job.Run(job.NodeOptions(1, nodes, more), steps));
-  REQUIRE(Eventually([&] { return job.Processes().size() > 1; }));
+  // Its processes are there before its port is, which the other one would take.
+  const auto port = static_cast<uint16_t>(job.port());
+  REQUIRE(Eventually([&] { return rendezvous::TryConnectTo(port).is_open(); }));
   started.push_back(job.Run(job.NodeOptions(1, nodes, more), steps));
   for (const char* up : {"up0.0", "up1.0"}) {
     REQUIRE_MESSAGE(job.WaitForFile(up), started[0]->Describe(), started[1]->Describe());
