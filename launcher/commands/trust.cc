@@ -109,7 +109,7 @@ absl::StatusOr<std::string> ReadAll(int fd, bool is_pipe) {
     if (size > 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return Bad(std::strerror(errno));
     pollfd ready{fd, POLLIN, 0};
-    const int patience = PollTimeout(deadline, SteadyNow());
+    const int patience = PollTimeout(deadline);
     if (patience == 0 || (poll(&ready, 1, patience) == 0))
       return Bad("nothing came from it for 5 s");
   }

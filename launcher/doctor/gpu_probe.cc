@@ -51,8 +51,7 @@ Reading ReadAll(int fd, TimePoint deadline, const Clock& clock, std::string& tex
   char buffer[4096];
   while (text.size() < kMaxOutput) {
     pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
-    const auto left = std::chrono::ceil<milliseconds>(clock.Left(deadline)).count();
-    const int ready = poll(&waiting, 1, static_cast<int>(left));
+    const int ready = poll(&waiting, 1, PollTimeout(deadline, clock));
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0 && clock.Now() < deadline) continue;
     if (ready <= 0) return Reading::kLate;

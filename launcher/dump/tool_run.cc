@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "process/raw_syscall.h"
 #include "process/signal_bits.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
 
 namespace ddprun::launcher {
@@ -105,19 +106,13 @@ bool Take(int fd, size_t limit, std::string& text) {
   return true;
 }
 
-// Until `deadline`, for poll.
-int Left(const Clock& clock, TimePoint deadline) {
-  return static_cast<int>(
-      std::chrono::ceil<std::chrono::milliseconds>(clock.Left(deadline)).count());
-}
-
 // Reads until both streams are closed, the tool has ended, or there is no more time or room.
 void Follow(const Pipe& out, const Pipe& err, int pidfd, TimePoint deadline, const Clock& clock,
             ToolRun& run) {
   pollfd polled[] = {
       {out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}, {pidfd, POLLIN, 0}};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
-    const int ready = poll(polled, 3, Left(clock, deadline));
+    const int ready = poll(polled, 3, PollTimeout(deadline, clock));
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0 && clock.Now() < deadline) continue;
     run.is_late = ready <= 0;
@@ -152,7 +147,7 @@ bool AwaitEnd(pid_t pid, int pidfd, TimePoint deadline, const Clock& clock, Exit
     if (LookAtEnd(pid, WNOWAIT, end)) return true;
     if (clock.Now() >= deadline) return false;
     pollfd polled{pidfd, POLLIN, 0};
-    poll(&polled, 1, pidfd >= 0 ? Left(clock, deadline) : 1);
+    poll(&polled, 1, pidfd >= 0 ? PollTimeout(deadline, clock) : 1);
   }
 }
 

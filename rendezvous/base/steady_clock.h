@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/time.h"
@@ -31,12 +30,11 @@ inline std::chrono::steady_clock::time_point ToSteady(TimePoint at) {
   return std::chrono::steady_clock::time_point(at.time_since_epoch());
 }
 
-// From `now` to `until`, for poll and epoll_wait: rounded up, an hour at most. The greatest point
-// of all is no deadline: -1.
-inline int PollTimeout(TimePoint until, TimePoint now = SteadyNow()) {
+// What is left until `until`, for poll and epoll_wait: rounded up, an hour at most. The greatest
+// point of all is no deadline: -1.
+inline int PollTimeout(TimePoint until, const Clock& clock = SteadyClock()) {
   if (until == TimePoint::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(clock.Left(until)).count());
 }
 
 }  // namespace ddprun
