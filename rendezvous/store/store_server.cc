@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/quiet_thread.h"
+#include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/listening_socket.h"
 
 namespace ddprun::rendezvous {
@@ -165,12 +166,11 @@ int StoreServer::TimeoutMs() const {
   if (!ungreeted_.empty()) next = ungreeted_.front().first;
   if (resume_accept_at_) next = std::min(next, *resume_accept_at_);
   if (transit_bytes_ > 0) next = std::min(next, check_stalled_at_);
-  if (next == TimePoint::max()) return -1;
-  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(clock_.Left(next)).count());
+  return PollTimeout(next, clock_);
 }
 
 void StoreServer::RunTimers() {
-  while (!ungreeted_.empty() && ungreeted_.front().first <= now_) DropOldestUngreeted();
+  while (!ungreeted_.empty() && ungreeted_.front().first <= now_) EndNextGreeting();
   if (resume_accept_at_ && *resume_accept_at_ <= now_) {
     resume_accept_at_.reset();
     ServeUnserved();
@@ -268,15 +268,19 @@ bool StoreServer::MakeRoom(size_t coming) {
   return has_room || DropOldestUngreeted() || DropOldestIdle();
 }
 
+bool StoreServer::EndNextGreeting() {
+  const uint64_t client = ungreeted_.front().second;
+  ungreeted_.pop_front();
+  const auto found = connections_.find(client);
+  if (found == connections_.end() || found->second.session.is_validated) return false;
+  ++dropped_silent_;
+  Remove(client);
+  return true;
+}
+
 bool StoreServer::DropOldestUngreeted() {
   while (!ungreeted_.empty()) {
-    const uint64_t client = ungreeted_.front().second;
-    ungreeted_.pop_front();
-    const auto found = connections_.find(client);
-    if (found == connections_.end() || found->second.session.is_validated) continue;
-    ++dropped_silent_;
-    Remove(client);
-    return true;
+    if (EndNextGreeting()) return true;
   }
   return false;
 }

@@ -132,6 +132,8 @@ class StoreServer {
   // Whether one more may be served, beside `coming`; for it another may be closed.
   bool MakeRoom(size_t coming);
   void ServeUnserved();
+  // Takes the next time to greet; true if its client had not greeted and is dropped.
+  bool EndNextGreeting();
   bool DropOldestUngreeted();
   bool DropOldestIdle();
   void Add(UniqueFd fd);

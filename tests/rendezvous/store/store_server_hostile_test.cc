@@ -304,6 +304,22 @@ TEST_CASE("store server: without descriptors who has not greeted makes room") {
   job.ExpectUnaffected();
 }
 
+TEST_CASE("store server: the time to greet of one that has greeted ends nobody else's") {
+  StoreServer::Options options;
+  VirtualClock clock;
+  const auto server = StartStoreServer(options, clock);
+  RawClient greeted = RawClient::Greeted(*server);
+  greeted.Expect(Request(kGetNumKeys), Number(0));
+  clock.Advance(options.greeting_timeout - std::chrono::seconds(1));
+  RawClient silent(server->port());
+  REQUIRE(Eventually([&] { return server->stats().open == 2; }));
+  clock.Advance(std::chrono::seconds(1));
+  // By then it has looked at the time.
+  CHECK(clock.AwaitWaitUntil(clock.Now() + options.greeting_timeout - std::chrono::seconds(1)));
+  silent.Expect(Greeting() + Request(kGetNumKeys), Number(0));
+  CHECK(server->stats().dropped_silent == 0);
+}
+
 TEST_CASE("store server: without room who has greeted and asked for nothing makes some") {
   StoreServer::Options options;
   options.max_connections = 3;
