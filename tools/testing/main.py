@@ -101,7 +101,7 @@ def the_rest(ring, targets, fuzz_names, cores, only):
         if not chosen <= names:
             refuse(f"no stage of this ring is '{min(chosen - names)}'; there are: {', '.join(sorted(names))}")
         stages = [stage for stage in stages if stage.name in chosen]
-    return stages, tenth
+    return stages, tenth if any(stage.is_of_tenth for stage in stages) else ""
 
 
 def dry_run(ring, cores, only):

@@ -110,9 +110,10 @@ def _reuse(ring):
 
 
 def reuse_breaches(targets):
-    """Tests without a sandbox that Bazel might take from its cache all the same."""
-    return [f"{target.label}: no-sandbox needs external as well, or its result is reused" for target in targets
-            if target.tags & {"no-sandbox", "exclusive", "local"} and "external" not in target.tags and ring_of(target) is not None]
+    """Tests that no sandbox isolates and that Bazel might take from its cache all the same."""
+    return [f"{target.label}: it needs the tag external, or its result is reused" for target in targets
+            if (target.finds_python or target.tags & {"no-sandbox", "exclusive", "local"}) and "external" not in target.tags
+            and ring_of(target) is not None]
 
 
 def _sanitizer_runs(targets, ring, tsan_flags):

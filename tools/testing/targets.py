@@ -4,6 +4,9 @@ import dataclasses
 import xml.etree.ElementTree as ElementTree
 
 
+PYTHON = "//tests/support:torch_python"
+
+
 @dataclasses.dataclass(frozen=True)
 class Target:
     label: str
@@ -11,6 +14,7 @@ class Target:
     tags: frozenset = frozenset()
     sources: tuple = ()  # paths in the repository, of its own package alone
     programs: tuple = ()  # labels of what it may start or open: the cc_binary targets that it reaches
+    finds_python: bool = False  # a Python of this machine, and what is installed in it
 
     @property
     def package(self):
@@ -68,7 +72,7 @@ def parse(text):
         own = sorted(name for name in (reached - set(programs) if kind == "cc_test" else reached)
                      if package_of(name) == package_of(label))
         sources = tuple(path_of(name) for rule_name in own for name in _labels(rules[rule_name], "srcs"))
-        targets.append(Target(label, kind, frozenset(_labels(rule, "tags")), sources, programs))
+        targets.append(Target(label, kind, frozenset(_labels(rule, "tags")), sources, programs, PYTHON in reached))
     return sorted(targets, key=lambda target: target.label)
 
 

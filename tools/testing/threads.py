@@ -16,7 +16,7 @@ import targets as targets_module
 _STARTS = re.compile(r"_ZNSt6thread15_M_start_thread\w*|pthread_create|thrd_create")
 # Any other library is taken to start threads.
 _QUIET = re.compile(r"-l:?(lib)?(absl_\w+|protobuf|stdc\+\+|gcc_s|gcc|c|m|dl|pthread|rt|z|ssl|crypto|xxhash|hwloc)(\.a|\.so)?")
-_FILE = re.compile(r"\.(o|lo|a|so)$")
+_FILE = re.compile(r"\.(o|lo|a|so(\.\d+)*)$")
 # Of `nm -A`: the file, of an archive with the member; the symbol's kind and name.
 _SYMBOL = re.compile(r"(.+?):\s*[0-9a-f]*\s+(\w) (\S+)")
 
@@ -44,7 +44,7 @@ def asking(symbols):
         if match is None:
             continue
         source, kind, name = match.groups()
-        if kind in "TDBR":
+        if kind in "TDBR":  # what is weak, as inline functions are, is in many objects
             defines[source].add(name)
         elif kind == "U" and _STARTS.fullmatch(name.partition("@")[0]):
             asks.add(source)
@@ -95,7 +95,8 @@ class Programs:
             return True
         symbols, is_read = self._run("nm", "--defined-only", program)
         defined = {line.rpartition(" ")[2] for line in symbols.splitlines()}
-        return not is_read or any(names & defined for objects in asks for names in objects)
+        # A program without a table of symbols tells nothing.
+        return not is_read or not defined or any(not names or names & defined for objects in asks for names in objects)
 
     def _read(self, files):
         if not files:
@@ -103,7 +104,9 @@ class Programs:
         symbols, is_read = self._run("nm", "-A", "--extern-only", *files)
         found = asking(symbols)
         named = {line.partition(":")[0] for line in symbols.splitlines()}
-        self._asks.update((name, found.get(name, []) if is_read or name in named else None) for name in files)
+        # Nor does a shared object without one.
+        self._asks.update((name, found.get(name, []) if name in named or is_read and ".so" not in name else None)
+                          for name in files)
 
     def _run(self, *command):
         done = subprocess.run(command, cwd=self._root, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -197,7 +197,7 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
        "expected a command or the path of a file; a port stands behind '=': --dashboard=8080"},
       {"no-such-tool", 127, "'no-such-tool': not found in PATH; expected"},
       {dir.File("missing"), 127, "no such file; expected"},
-      {dir.File("missing.py"), 127, "no such file; expected"},
+      {dir.File("missing.py"), 127, "no such file; expected an executable file or a .py script"},
       {plain + "/below", 127, "no such file"},
       {plain, 126, "execute bit"},
       {"plain", 126, "is not executable"},

@@ -86,6 +86,7 @@ class PlanTest(unittest.TestCase):
             return plan.reuse_breaches([Target("//a:t", "sh_test", frozenset(tags))])
         self.assertEqual(len(breaches("no-sandbox")), 1)
         self.assertEqual(len(breaches("exclusive", "ci")), 1)
+        self.assertEqual(len(plan.reuse_breaches([Target("//a:t", "cc_test", finds_python=True)])), 1)
         self.assertFalse(breaches("no-sandbox", "external") + breaches("ci") + breaches("manual", "no-sandbox"))
 
     def test_ring_2_takes_nothing_from_the_cache(self):

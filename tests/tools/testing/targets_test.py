@@ -20,11 +20,12 @@ ANSWER = """<?xml version="1.1" encoding="UTF-8" standalone="no"?>
   </rule>
   <rule class="filegroup" name="//tests/a:files"><rule-input name="//tests/b:helper"/></rule>
   <rule class="cc_binary" name="//tests/b:helper"><list name="srcs"><label value="//tests/b:helper.cc"/></list></rule>
+  <rule class="cc_library" name="//tests/support:torch_python"/>
   <rule class="cc_library" name="//launcher:core"><list name="srcs"><label value="//launcher:core.cc"/></list></rule>
   <rule class="cc_binary" name="//:ddprun"><rule-input name="//launcher:core"/></rule>
   <rule class="cc_binary" name="//tests/fuzz:hello"><list name="tags"><string value="fuzz"/></list></rule>
   <rule class="sh_test" name="//tests/a:script"><list name="srcs"><label value="//tests/a:script.sh"/></list>
-    <rule-input name="//tests/a:program"/></rule>
+    <rule-input name="//tests/a:program"/><rule-input name="//tests/support:torch_python"/></rule>
   <rule class="cc_binary" name="//tests/a:program"><list name="srcs"><label value="//tests/a:program_test.cc"/></list></rule>
 </query>"""
 
@@ -35,7 +36,7 @@ class TargetsTest(unittest.TestCase):
             Target("//tests/a:a_test", "cc_test", frozenset(["ci", "external"]),
                    ("tests/a/one_test.cc", "tests/a/two_test.cc"), ("//:ddprun", "//tests/b:helper")),
             Target("//tests/a:script", "sh_test", frozenset(),
-                   ("tests/a/program_test.cc", "tests/a/script.sh"), ("//tests/a:program",)),
+                   ("tests/a/program_test.cc", "tests/a/script.sh"), ("//tests/a:program",), True),
         ])
         self.assertEqual(targets.fuzz_names(ANSWER), ["hello"])
 

@@ -90,6 +90,12 @@ class PlantedTest(unittest.TestCase):
         self.assertTrue(self.can(*on_demand))
         self.assertTrue(self.can(archive))
 
+    def test_a_program_without_a_table_of_symbols_may(self):
+        archive = self.archive("all", THREADED)
+        self.assertFalse(self.can(archive))
+        subprocess.run(("strip", "bazel-out/bin/a/tests"), check=True, cwd=self.root)
+        self.assertTrue(threads.Programs(os.path.join(self.root, "bazel-out/bin")).can("//a:tests"))
+
     def test_a_library_that_is_not_known_may_start_threads(self):
         self.assertFalse(self.can("-lm"))
         self.assertTrue(self.can("-lutil"))
