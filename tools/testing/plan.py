@@ -46,6 +46,7 @@ FAST = (
 )
 BUILD = Command("build", ("tools/build",))
 _ELECTIONS = "tests/sim/election_test.cc"
+_RECORD_CHECK = ("tests/conformance/record", "--check")
 _PORTABLE = ("dist/ddprun", "dist/train", "dist/make_digits", "dist/lib/libddp.so", "dist/lib/libddp_stop.so")
 # (ring, stage), in the order in which they run, behind the tests.
 CHECKS = (
@@ -57,11 +58,10 @@ CHECKS = (
     (1, Command("packages", ("tools/check_packages",), needs=("build",))),
     (1, Command("gpu_check", ("tools/gpu_check", "{scratch}/gpu_check"))),
     (1, Command("planted", ("tools/lint", "--only=planted"))),
-    (2, Command("mutants", ("tools/sim", "--mutants"))),
     (2, Command("seeds", ("tools/sim", "--seeds", "100000"))),
     (2, Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000"))),
     (2, Command("slurm", ("tools/test_slurm",))),
-    (2, Command("torchrun anew", ("tests/conformance/record", "--check"))),
+    (2, Command("torchrun anew", _RECORD_CHECK)),
     (2, Command("fuzz", ("tools/fuzz", "--seconds", "600", "--jobs", "{fuzz_jobs}"))),
     (2, Command("soak", ("tools/soak", "--minutes", "30"))),
     (2, Command("soak with etcd", ("tools/soak", "--minutes", "15", "--etcd"))),
@@ -69,7 +69,7 @@ CHECKS = (
 ADDS = {
     1: "tools/test --ci adds the tests tagged `ci`, asan and ubsan over all units, tsan over the programs that can start"
        " a thread, packages, planted breaches, and a tenth of --nightly; it sets up Slurm, etcd, PyTorch and others",
-    2: "tools/test --nightly adds fuzzing, mutants, 100,000 seeds, soak, the tests tagged `nightly`, every test under"
+    2: "tools/test --nightly adds fuzzing, 100,000 seeds, soak, torchrun recorded anew, the tests tagged `nightly`, every test under"
        " every sanitizer, and the build without the precompiled header",
 }
 
@@ -164,7 +164,7 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
             Command("seeds", ("tools/sim", "--seeds", "10000", "--seed", str(first)), is_of_tenth=True),
             Command("elected seeds", ("tools/sim", "--elected", "--seeds", "3000", "--seed", str(first)), is_of_tenth=True)]
     if lot == 3:
-        return "mutants", [Command("mutants", ("tools/sim", "--mutants"), is_of_tenth=True)]
+        return "torchrun anew", [Command("torchrun anew", _RECORD_CHECK, is_of_tenth=True)]
     if lot == 4:
         words = ("tools/soak", "--minutes", "5", "--seed", str(first))
         return f"5 minutes of soak, seed {first}", [Command("soak", words, is_of_tenth=True)]
