@@ -42,7 +42,7 @@ REPLACED = {"--quick": "tools/test without an option is what it was", "--full": 
 
 def parse(arguments):
     """Options; exits with 2 where they are wrong, with 0 for help."""
-    parser = argparse.ArgumentParser(usage=USAGE.removeprefix("usage: "), add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="tools/test", usage=USAGE.removeprefix("usage: "), add_help=False, allow_abbrev=False)
     for option in ("--ci", "--nightly", "--dry-run", "--asan", "--tsan"):
         parser.add_argument(option, action="store_true")
     parser.add_argument("--only", metavar="STAGES")

@@ -4,6 +4,8 @@ import dataclasses
 import os
 import posixpath
 
+from targets import ring_of
+
 
 class NothingFound(Exception):
     """Its text says what was looked for."""
@@ -61,7 +63,7 @@ def look_for(path, exists, is_folder):
     test, folder = _test_of(path), posixpath.join("tests", posixpath.dirname(path))
     if exists(test):
         return Look(script=test) if test.endswith(".py") else Look(package=_package_of(posixpath.dirname(test), exists), file=test)
-    if exists(posixpath.join(folder, "BUILD")):
+    if posixpath.dirname(path) and exists(posixpath.join(folder, "BUILD")):
         return Look(package=folder)
     raise NothingFound(f"{path}: there is neither {test} nor a package {folder}")
 
@@ -91,6 +93,8 @@ def _choose(look, own):
         # A script is one program.
         return [Choice(target.label, (look.file,) if target.kind == "cc_test" else ()) for target in found]
     found = [target for target in own if "manual" not in target.tags]
+    # What takes long is run by its own name, or where there is nothing else.
+    found = [target for target in found if ring_of(target) != 2] or found
     if not found:
         raise NothingFound(f"//{look.package}: it has no tests")
     return [Choice(target.label) for target in found]

@@ -9,6 +9,7 @@ from selection import Choice, Look, NothingFound
 from targets import Target
 
 FILES = {
+    "README.md",
     "launcher/cli/BUILD", "launcher/cli/text.cc", "launcher/cli/text.h", "launcher/cli/help.cc", "launcher/new/x.cc",
     "tests/BUILD", "tests/launcher/cli/BUILD", "tests/launcher/cli/text_test.cc", "tests/launcher/cli/cli_testing.cc",
     "tests/launcher/cli/data/row.txt", "tests/tools/BUILD", "tests/tools/setup_test.sh", "tests/tools/testing/plan_test.py",
@@ -56,6 +57,7 @@ class LookTest(unittest.TestCase):
         for path, text in {
             "launcher/cli/absent.cc": "there is no such file",
             "launcher/new/x.cc": "there is neither tests/launcher/new/x_test.cc nor a package tests/launcher/new",
+            "README.md": "there is neither tests/README_test.cc nor a package tests",
             "launcher/new": "there is no folder tests/launcher/new",
         }.items():
             with self.subTest(path), self.assertRaisesRegex(NothingFound, text):
@@ -82,7 +84,10 @@ class ChooseTest(unittest.TestCase):
     def test_a_script_is_run_whole(self):
         self.assertEqual(self.choose("tests/tools/setup_test.sh"), [Choice("//tests/tools:setup_test")])
 
-    def test_a_package_chooses_its_programs_of_all_rings_but_manual_ones(self):
+    def test_a_package_chooses_its_programs_but_manual_ones_and_those_of_ring_2(self):
+        long = Target("//tests/tools:soak_test", "sh_test", frozenset(["nightly"]), ("tests/tools/soak_test.sh",))
+        self.assertNotIn(Choice(long.label), selection.choose(look("tests/tools"), TARGETS + [long]))
+        self.assertEqual(selection.choose(look("tests/tools"), [long]), [Choice(long.label)])
         self.assertEqual(self.choose("launcher/cli"), [Choice("//tests/launcher/cli:cli_test"), Choice("//tests/launcher/cli:ci_test")])
 
     def test_what_a_sanitizer_leaves_out_is_not_chosen(self):
