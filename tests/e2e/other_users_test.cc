@@ -1,15 +1,11 @@
 // Sandboxes in which the kernel does not tell whose a connection on loopback is.
 #include <doctest/doctest.h>
-#include <linux/filter.h>
 #include <linux/netlink.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstddef>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +14,7 @@
 #include "rendezvous/net/socket_address.h"
 #include "tests/e2e/job.h"
 #include "tests/support/contains.h"
+#include "tests/support/seccomp.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -34,19 +31,8 @@ bool HasSockDiag() {
 
 // From now on sock_diag is unknown to this process and its children.
 bool ForgetSockDiag() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 5),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NETLINK_SOCK_DIAG, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPROTONOSUPPORT),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(filter), filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 && !HasSockDiag();
+  return FailSyscall(SYS_socket, EPROTONOSUPPORT, {{0, AF_NETLINK}, {2, NETLINK_SOCK_DIAG}}) &&
+         !HasSockDiag();
 }
 
 // A shell's words that take the tables from the process that goes on with what follows.

@@ -1,22 +1,18 @@
 #include "tests/support/free_port.h"
 
 #include <doctest/doctest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <netinet/in.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <iterator>
 #include <set>
 #include <string>
 
 #include "rendezvous/base/unique_fd.h"
 #include "tests/support/in_child.h"
 #include "tests/support/loopback.h"
+#include "tests/support/seccomp.h"
 #include "tests/support/skip.h"
 
 namespace ddprun::testing {
@@ -42,24 +38,10 @@ TEST_CASE("free port: who is told of it listens there, and whoever looks for a f
   CHECK(Bind(late, port, /*is_shared=*/true) == EADDRINUSE);
 }
 
-// From now on this process has no sockets of IPv6.
-bool ForgetIpv6() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(filter), filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST_CASE("free port: a machine without IPv6 has free ports, too") {
   const std::string seen = InChild({}, []() -> std::string {
-    if (!ForgetIpv6()) return "no filter";
+    if (!FailSyscall(SYS_socket, EAFNOSUPPORT, {{0, AF_INET6}})) return "no filter";
+    if (socket(AF_INET6, SOCK_STREAM, 0) >= 0) return "it has IPv6";
     const int port = FreePort();
     const UniqueFd other = Socket(), told = Socket();
     if (Bind(other, port, /*is_shared=*/false) != EADDRINUSE) return "not held";
