@@ -181,4 +181,4 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
     flags = ("--config=asan",) if name == "asan" else tsan_flags
     labels = _slice(rest, number, 4)
     what = f"a quarter of the whole programs under {name} ({len(labels)})"
-    return what, [Tests(f"whole programs, {name}", labels, flags, is_of_tenth=True)] if labels else []
+    return what, [Tests(f"whole programs under {name}", labels, flags, is_of_tenth=True)] if labels else []

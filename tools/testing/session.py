@@ -90,7 +90,7 @@ class Session:
 
     def _bazel_test(self, stage, labels):
         """(Bazel's status, programs, whether the limit ended it)."""
-        stem = os.path.join(self._scratch, stage.name.replace(" ", "_").replace(",", ""))
+        stem = os.path.join(self._scratch, stage.name.replace(" ", "_"))
         write(stem + ".labels", labels)
         write(stem + ".build", stage.build or labels)
         events = stem + ".json"
