@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "rendezvous/base/check.h"
+#include "tests/fuzz/loopback.h"
 #include "tests/fuzz/promise.h"
 #include "worker_runtime/comm/left_peer.h"
 #include "worker_runtime/comm/tcp/acceptor.h"
@@ -24,6 +25,7 @@ namespace ddp::internal {
 namespace {
 
 using ddprun::UniqueFd;
+using ddprun::fuzz::ConnectTo;
 using ddprun::fuzz::Input;
 using ddprun::fuzz::IsPlain;
 using ddprun::fuzz::Promise;
@@ -55,16 +57,9 @@ uint16_t PortOf(int socket, decltype(getsockname)* of) {
   return ntohs(address.sin_port);
 }
 
-// Says this and stays. Its end is a reset, so that no port is kept for it.
+// Says this and stays.
 UniqueFd ConnectAndSay(uint16_t port, std::string_view words) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const linger reset{.l_onoff = 1, .l_linger = 0};
-  setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  DDP_CHECK(connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+  UniqueFd socket = ConnectTo(port);
   (void)send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL);
   return socket;
 }

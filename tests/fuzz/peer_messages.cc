@@ -1,6 +1,5 @@
 // What a rank hears on its connections for messages: of a rank that sends to it, of one that it
 // sends to, and of strangers.
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -15,6 +14,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/net/listening_socket.h"
+#include "tests/fuzz/loopback.h"
 #include "tests/fuzz/promise.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/messages/messages.h"
@@ -23,6 +23,7 @@ namespace ddp::internal {
 namespace {
 
 using ddprun::UniqueFd;
+using ddprun::fuzz::ConnectTo;
 using ddprun::fuzz::Input;
 using ddprun::fuzz::IsPlain;
 using ddprun::fuzz::Promise;
@@ -53,32 +54,17 @@ std::string BytesOf(const Value& value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Its end is a reset, so that no port is kept for it.
-UniqueFd WithReset(int fd) {
-  DDP_CHECK(fd >= 0);
-  const linger reset{.l_onoff = 1, .l_linger = 0};
-  setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  const timeval limit{.tv_sec = kTimeout.count() / 1000, .tv_usec = 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  return UniqueFd(fd);
-}
-
-UniqueFd ConnectTo(uint16_t port) {
-  UniqueFd socket = WithReset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  DDP_CHECK(connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
-  return socket;
-}
-
 UniqueFd AcceptFrom(int listener) {
   pollfd polled{listener, POLLIN, 0};
   while (poll(&polled, 1, static_cast<int>(kTimeout.count())) < 0) {
     DDP_CHECK(errno == EINTR);
   }
-  return WithReset(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  UniqueFd accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  DDP_CHECK(accepted.is_open());
+  // Its end is a reset, so that no port is kept for it.
+  const linger reset{.l_onoff = 1, .l_linger = 0};
+  setsockopt(accepted.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  return accepted;
 }
 
 void Say(const UniqueFd& socket, std::string_view bytes) {
@@ -87,6 +73,8 @@ void Say(const UniqueFd& socket, std::string_view bytes) {
 
 // What is said, up to `size` bytes.
 std::string Hear(const UniqueFd& socket, size_t size) {
+  const timeval limit{.tv_sec = kTimeout.count() / 1000, .tv_usec = 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   std::string heard(size, '\0');
   size_t done = 0;
   while (done < size) {

@@ -1,0 +1,16 @@
+// A connection to what a fuzz target has made listen.
+#ifndef DDPRUN_TESTS_FUZZ_LOOPBACK_H_
+#define DDPRUN_TESTS_FUZZ_LOOPBACK_H_
+
+#include <cstdint>
+
+#include "rendezvous/base/unique_fd.h"
+
+namespace ddprun::fuzz {
+
+// To `port` of 127.0.0.1. Its end is a reset, so that no port is kept for it.
+UniqueFd ConnectTo(uint16_t port);
+
+}  // namespace ddprun::fuzz
+
+#endif  // DDPRUN_TESTS_FUZZ_LOOPBACK_H_
