@@ -94,6 +94,13 @@ void CheckNoProcessIsLeft() { CheckIsEmpty(ProcessesLeft); }
 
 void CheckNothingIsLeft() { CheckIsEmpty(LeftOver); }
 
+void CheckNextJobTidies(const Words& slurm) {
+  CheckNoProcessIsLeft();
+  const Result next = Run({.slurm = slurm, .steps = {"print:{rank}"}});
+  CHECK_MESSAGE(next.code == 0, next.err);
+  CheckNothingIsLeft();
+}
+
 namespace {
 
 // Of each run that sacct knows, the last one's at the end.

@@ -42,6 +42,10 @@ void CheckNoProcessIsLeft();
 // Nor is a folder of theirs in /dev/shm, which is the cluster's own, or a control socket. Waits for
 // it.
 void CheckNothingIsLeft();
+// Where Slurm, or a node that falls, has killed agent and guardian at once: no process lives on,
+// and nothing is left behind the next job, which has these options of srun: its agents remove the
+// files.
+void CheckNextJobTidies(const Words& slurm = {});
 
 // What sacct says of a job or step ("12.0") once it is over: "FAILED 7:0".
 std::string Ending(const std::string& id);

@@ -126,7 +126,7 @@ void Training::CheckGoesOn(const Batch& batch) {
 }
 
 void Training::CheckAnotherGoesOn() {
-  CheckNothingIsLeft();
+  CheckNoProcessIsLeft();
   LetGo();
   CheckResumed(Batch({"-N2"}, Line("")));
   CheckIsAsUndisturbed();
