@@ -80,8 +80,8 @@ TEST_CASE("membership: a node that is told to stop leaves an elastic job, which 
     Job job;
     const std::vector<Node> nodes =
         StartTwo(job, "1:2", {"--max_restarts=1", "--rdzv_conf=last_call_timeout=60"},
-                 {"touch:" + job.File("up{rank}.{restart}"), "env:WORLD_SIZE",
-                  "print:restart {restart}", "until:" + job.File("go")});
+                 {"env:WORLD_SIZE", "print:restart {restart}",
+                  "touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go")});
     nodes[1]->Signal(signal);
     REQUIRE_MESSAGE(nodes[1]->Wait() == 128 + signal, nodes[1]->Describe());
     const std::string left = std::string("left: stopped by SIG") + sigabbrev_np(signal);
