@@ -14,8 +14,8 @@ CANARIES = {"asan": "//tests/canary:asan_canary_test", "tsan": "//tests/canary:t
 # A threaded program and one that is not, which the choice of programs for the thread sanitizer must tell apart.
 THREADED, SINGLE = "//tests/canary:data_race", "//tests/canary:heap_overflow"
 TENTH_S = 480
-SIDE_BY_SIDE = 2  # tests for each core: they wait half of their time; measured with the plain run
-TSAN_SIDE_BY_SIDE = 2  # its programs are slow and wait for peers: 1 where that turns out to be too much
+SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time; measured with the whole of ring 1
+TSAN_SIDE_BY_SIDE = 2  # its programs are slow and wait for peers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +62,9 @@ CHECKS = (
     (2, Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000"))),
     (2, Command("slurm", ("tools/test_slurm",))),
     (2, Command("torchrun anew", _RECORD_CHECK)),
-    (2, Command("fuzz", ("tools/fuzz", "--seconds", "600", "--jobs", "{fuzz_jobs}"))),
-    (2, Command("soak", ("tools/soak", "--minutes", "30"))),
-    (2, Command("soak with etcd", ("tools/soak", "--minutes", "15", "--etcd"))),
+    (2, Command("fuzz", ("tools/fuzz", "--seconds", "120", "--jobs", "{fuzz_jobs}"))),
+    (2, Command("soak", ("tools/soak", "--minutes", "15"))),
+    (2, Command("soak with etcd", ("tools/soak", "--minutes", "10", "--etcd"))),
 )
 ADDS = {
     1: "tools/test --ci adds the tests tagged `ci`, asan and ubsan over all units, tsan over the programs that can start"
