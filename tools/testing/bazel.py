@@ -23,7 +23,7 @@ def answer(function, *arguments):
 def set_environment():
     """What Bazel passes to tests, and the part of its key that takes a while to find."""
     for name, function in (("DDPRUN_TEST_PYTHON", "test_python"), ("DDPRUN_TEST_NEWER_ETCD", "newer_etcd"),
-                           ("DDPRUN_SYSTEM", "system_hash")):
+                           ("DDPRUN_TEST_PY_SPY", "py_spy"), ("DDPRUN_SYSTEM", "system_hash")):
         os.environ[name] = answer(function).strip()
 
 

@@ -20,6 +20,7 @@ PARTS = (
     Part("etcd", "etcd"),
     Part("fuzz", "clang"),
     Part("packages", "cmake and lintian"),
+    Part("debuggers", "gdb and py-spy"),
     Part("nccl", "NCCL and CUDA's headers"),
     Part("torch", "PyTorch"),
 )
@@ -29,8 +30,7 @@ _BY_WORDS = (
     (r"\bno (nccl|cuda)\.h\b|\bno cublas_v2\.h\b", "NCCL and CUDA's headers", "tools/setup --with-nccl"),
     (r"^no newer etcd\b", "a newer etcd", "tools/setup --with-etcd"),
     (r"tools/test_slurm installs it", "a user-mode Linux", "tools/setup --with-guest"),
-    (r"\bno gdb\b", "gdb", "the package gdb"),
-    (r"\bno py-spy\b", "py-spy", "py-spy on the PATH, or DDPRUN_TEST_PY_SPY"),
+    (r"\bno (gdb|py-spy)\b", "gdb and py-spy", "tools/setup --with-debuggers"),
     (r"\bno eu-stack\b|\bneither eu-stack nor gdb\b", "eu-stack", "the package elfutils"),
     (r"\bno nvml\.h\b|CUDA toolkit", "a CUDA toolkit", "CUDA_HOME"),
     (r"\bonly root\b|\bneeds root\b|\bno rights?\b|\bnot (permitted|allowed)\b|\bpermits no\b|\bmay be (made|mounted)\b"

@@ -47,7 +47,7 @@ char StateLetter(int pid) {
 
 std::string FolderOfTool(const std::string& name) {
   const char* const given = name == "py-spy" ? std::getenv("DDPRUN_TEST_PY_SPY") : nullptr;
-  if (given != nullptr) return std::filesystem::path(given).parent_path();
+  if (given != nullptr && *given != '\0') return std::filesystem::path(given).parent_path();
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {

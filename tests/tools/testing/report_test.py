@@ -26,8 +26,8 @@ class LackTest(unittest.TestCase):
             "no cuda.h of CUDA 12 or newer in /usr/include": "NCCL and CUDA's headers",
             "no cublas_v2.h of cuBLAS 12 or newer, or no cuda_runtime.h, in /usr": "NCCL and CUDA's headers",
             "no nvml.h is here (it comes with a CUDA toolkit)": "a CUDA toolkit",
-            "there is no gdb here": "gdb",
-            "there is no py-spy here (DDPRUN_TEST_PY_SPY names one)": "py-spy",
+            "there is no gdb here": "gdb and py-spy",
+            "there is no py-spy here (DDPRUN_TEST_PY_SPY names one)": "gdb and py-spy",
             "there is neither eu-stack nor gdb here": "eu-stack",
             "no hosts of our own here: unshare: Operation not permitted": "rights or a kernel's feature",
             "no freezer of cgroup v1 here": "rights or a kernel's feature",
@@ -100,6 +100,13 @@ class EndingTest(unittest.TestCase):
         self.assertEqual(lines[start + 2], "     11.0 s  plain  a/x_test.cc: case 11")
         self.assertIn("      5.5 s  plain  //a:s", lines[start:start + 11])
         self.assertEqual(lines[start + 11], "skipped for want of etcd: 1 case (tools/setup --with-etcd)")
+
+    def test_tools_test_PATH_ends_with_its_times_as_well(self):
+        lines = report.ending_of_paths("asan", [StageResult("//a:t", 2.5, "passed")], self.PLAIN)
+        self.assertEqual(lines[:3], ["stages:", "  //a:t     2.5 s  passed", "  all       2.5 s"])
+        self.assertEqual(lines[4], "     11.0 s  asan  a/x_test.cc: case 11")
+        self.assertEqual(lines[-1], "10 passed, 0 failed, 1 skipped")
+        self.assertEqual(report.ending_of_paths("plain", [], []), [])
 
 
 if __name__ == "__main__":
