@@ -12,11 +12,16 @@
 namespace ddprun::fuzz {
 namespace {
 
+// No wait comes to its end.
+constexpr int kTimeoutMs = 60'000;
+
 int FinishConnect(int fd) {
   pollfd polled{fd, POLLOUT, 0};
-  while (poll(&polled, 1, -1) < 0) {
+  int ready = -1;
+  while ((ready = poll(&polled, 1, kTimeoutMs)) < 0) {
     if (errno != EINTR) return errno;
   }
+  if (ready == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;

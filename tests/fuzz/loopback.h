@@ -1,4 +1,4 @@
-// A connection to what a fuzz target has made listen.
+// Connects fuzz targets to their own listening ports.
 #ifndef DDPRUN_TESTS_FUZZ_LOOPBACK_H_
 #define DDPRUN_TESTS_FUZZ_LOOPBACK_H_
 
@@ -8,7 +8,7 @@
 
 namespace ddprun::fuzz {
 
-// To `port` of 127.0.0.1. Its end is a reset, so that no port is kept for it.
+// Connects to `port` of 127.0.0.1. Its end is a reset, so that the kernel keeps no port for it.
 UniqueFd ConnectTo(uint16_t port);
 
 }  // namespace ddprun::fuzz

@@ -1,4 +1,4 @@
-// A job whose node falls, or whose time runs out: minutes.
+// A node of the job falls, or the job's time runs out. The cases take minutes.
 #include <doctest/doctest.h>
 #include <signal.h>
 

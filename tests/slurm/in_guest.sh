@@ -52,7 +52,7 @@ chmod 711 "$scratch"  # munged asks for it
 # The guest's memory is a file in TMPDIR, which a kernel wants where programs may run.
 HOME=$scratch TMPDIR=/dev/shm timeout 900 linux.uml mem=768M rootfstype=hostfs rootflags=/ root=/dev/root ro \
   con=null con0=null,fd:1 con1=null quiet init="$(realpath "$0")" GUEST_SCRATCH="$scratch/guest" \
-  GUEST_FOLDER="$PWD" DDPRUN_TEST_FILE_LIMIT_S=600 TEST_SRCDIR="$TEST_SRCDIR" TEST_WORKSPACE="$TEST_WORKSPACE" \
+  GUEST_FOLDER="$PWD" DDPRUN_TEST_FILE_LIMIT_S="$DDPRUN_TEST_FILE_LIMIT_S" TEST_SRCDIR="$TEST_SRCDIR" TEST_WORKSPACE="$TEST_WORKSPACE" \
   "GUEST_COMMAND=$(printf '%q ' "$@")" </dev/null 2>&1 | tee "$scratch/console"
 grep -q '^guest: started' "$scratch/console" ||
   skip "no user-mode Linux starts on this machine: $(grep -m 1 -iE 'ptrace|panic' "$scratch/console" | tr -d '\r')"

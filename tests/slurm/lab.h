@@ -42,9 +42,9 @@ void CheckNoProcessIsLeft();
 // Nor is a folder of theirs in /dev/shm, which is the cluster's own, or a control socket. Waits for
 // it.
 void CheckNothingIsLeft();
-// Where Slurm, or a node that falls, has killed agent and guardian at once: no process lives on,
-// and nothing is left behind the next job, which has these options of srun: its agents remove the
-// files.
+// For a job whose agents and guardians were killed at once. Checks that no process of it lives.
+// Then runs a job with these options of srun, whose agents remove the files, and checks that
+// nothing is left.
 void CheckNextJobTidies(const Words& slurm = {});
 
 // What sacct says of a job or step ("12.0") once it is over: "FAILED 7:0".

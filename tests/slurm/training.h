@@ -31,8 +31,8 @@ class Training {
   void LetGo() { steps_.Widen(); }
   // Lets go a job that is queued again: it goes on from a checkpoint, to its good end.
   void CheckGoesOn(const Batch& batch);
-  // After a job that is over: nothing of it is left, and another one goes on from a checkpoint, to
-  // the end of an undisturbed run.
+  // After a job that is over: no process of it lives, and another job goes on from a checkpoint, to
+  // the end of an undisturbed run. Then nothing is left.
   void CheckAnotherGoesOn();
   // All 300 steps were made, those that were made twice with the same loss, losses and parameters
   // have the bits of an undisturbed run, and nothing is left.

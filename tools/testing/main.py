@@ -184,7 +184,7 @@ def run_paths(options, called_from, scratch):
         return 2
     bazel.set_environment()
     flags = ("--config=asan",) if options.asan else session_module.tsan_flags() if options.tsan else plan.OPT
-    status, programs = 0, []
+    status, programs, stages = 0, [], []
     for script in scripts:
         folder, name = os.path.split(script)
         status |= bazel.run(("python3", "-m", "unittest", "discover", "-s", folder, "-p", name))[0]
@@ -193,22 +193,18 @@ def run_paths(options, called_from, scratch):
         events = os.path.join(scratch, f"{number}.json")
         session_module.write(events, ())
         cut = (f"--test_arg=--source-file={','.join('*' + file for file in files)}",) if files else ()
+        began = time.monotonic()
         words = bazel.words("bazel_", "test", *flags, "--keep_going", "--nocache_test_results", "--flaky_test_attempts=1",
                             "--test_output=summary", "--test_summary=none", f"--build_event_json_file={events}", *cut, "--", *labels)
-        status |= bazel.run(words)[0]
+        failed = bazel.run(words)[0]
+        status |= failed
+        stages.append(report.StageResult(" ".join(labels), time.monotonic() - began, "FAILED" if failed else "passed"))
         with open(events, encoding="utf-8") as lines:
             programs += results.read(lines)
-    return tell_of_paths(programs, status, bool(choices))
-
-
-def tell_of_paths(programs, status, has_choices):
-    counts = results.count(programs)
-    lines = [*report.failures("tools/test", programs), *report.skipped(programs)] if has_choices else []
-    for line in lines:
+    name = "asan" if options.asan else "tsan" if options.tsan else "plain"
+    for line in report.ending_of_paths(name, stages, programs):
         print(line)
-    if has_choices:
-        print(f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped")
-    return 1 if status or counts.bad or has_choices and not programs else 0
+    return 1 if status or results.count(programs).bad or choices and not programs else 0
 
 
 def main(arguments):

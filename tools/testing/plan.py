@@ -14,7 +14,7 @@ CANARIES = {"asan": "//tests/canary:asan_canary_test", "tsan": "//tests/canary:t
 # A threaded program and one that is not, which the choice of programs for the thread sanitizer must tell apart.
 THREADED, SINGLE = "//tests/canary:data_race", "//tests/canary:heap_overflow"
 TENTH_S = 480
-SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time; measured with the whole of ring 1
+SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time (docs/testing.md has both times)
 TSAN_SIDE_BY_SIDE = 2  # its programs are slow and wait for peers
 
 
@@ -124,6 +124,12 @@ def _sanitizer_runs(targets, ring, tsan_flags):
     ]
 
 
+def _elections(targets):
+    return Tests("elections", tuple(target.label for target in targets if _ELECTIONS in target.sources), test_flags=(
+        "--nocache_test_results", f"--test_arg=--source-file=*{_ELECTIONS}", "--test_env=DDPRUN_TEST_SEEDS=100000",
+        "--test_env=DDPRUN_TEST_TIME_FACTOR=100"))
+
+
 def main_part(ring, targets, tsan_flags=("--config=tsan",)):
     """What follows the opening, without the tenth."""
     everything = ("//...",) if ring > 0 else ()
@@ -133,9 +139,7 @@ def main_part(ring, targets, tsan_flags=("--config=tsan",)):
         stages += _sanitizer_runs(targets, ring, tsan_flags)
     if ring == 2:
         stages += [
-            Tests("elections", tuple(target.label for target in targets if _ELECTIONS in target.sources), test_flags=(
-                "--nocache_test_results", f"--test_arg=--source-file=*{_ELECTIONS}", "--test_env=DDPRUN_TEST_SEEDS=100000",
-                "--test_env=DDPRUN_TEST_TIME_FACTOR=100")),
+            _elections(targets),
             Command("no_pch", ("{bazel}", "build", "--config=opt", "--config=no_pch", "//...")),
         ]
     return stages
@@ -149,7 +153,7 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
     """(what, stages): the tenth of ring 2 that belongs to the commit, `TENTH_S` at most.
 
     A lot holds one kind of work, as each kind has a build of its own. What is too much for a lot is cut in slices, of
-    which the commit's hash chooses one.
+    which the commit's hash chooses one. No lot has `slurm`, whose clusters take longer than TENTH_S.
     """
     number = int(commit, 16)
     lot, number = number % 10, number // 10
@@ -161,13 +165,15 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
     first = number % 10**8 + 1
     if lot == 2:
         return f"seeds from {first} on", [
-            Command("seeds", ("tools/sim", "--seeds", "10000", "--seed", str(first)), is_of_tenth=True),
-            Command("elected seeds", ("tools/sim", "--elected", "--seeds", "3000", "--seed", str(first)), is_of_tenth=True)]
+            Command("seeds", ("tools/sim", "--seeds", "100000", "--seed", str(first)), is_of_tenth=True),
+            Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000", "--seed", str(first)), is_of_tenth=True),
+            dataclasses.replace(_elections(targets), is_of_tenth=True)]
     if lot == 3:
         return "torchrun anew", [Command("torchrun anew", _RECORD_CHECK, is_of_tenth=True)]
     if lot == 4:
-        words = ("tools/soak", "--minutes", "5", "--seed", str(first))
-        return f"5 minutes of soak, seed {first}", [Command("soak", words, is_of_tenth=True)]
+        name, etcd = (("soak", ()), ("soak with etcd", ("--etcd",)))[number % 2]
+        words = ("tools/soak", "--minutes", "5", "--seed", str(first), *etcd)
+        return f"5 minutes of {name}, seed {first}", [Command(name, words, is_of_tenth=True)]
     if lot == 5:
         package = _slice(("launcher", "rendezvous", "worker_runtime", "tests/launcher"), number, 4)[0]
         words = ("{bazel}", "build", "--config=opt", "--config=no_pch", f"//{package}/...")

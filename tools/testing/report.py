@@ -102,6 +102,15 @@ def ending(ring, stages, runs, failed, tenth=""):
     return lines
 
 
+def ending_of_paths(name, stages, programs):
+    """The last lines of tools/test PATH; none where it ran no test of Bazel's."""
+    if not stages:
+        return []
+    counts = results.count(programs)
+    return [*failures("tools/test", programs), *stage_table(stages), *slowest([(name, programs)]), *skipped(programs),
+            f"{counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped"]
+
+
 def describe(stages, targets):
     """The plan for --dry-run: stages, their programs, and these programs' tags."""
     by_label = {target.label: target for target in targets}

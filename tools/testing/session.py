@@ -128,7 +128,7 @@ def write(path, lines):
 
 
 def fuzz_jobs(cores):
-    """Two for each of a few cores: else their minutes are a quarter of the time of all."""
+    """Two for each core where there are four at most, as some targets wait; else one."""
     return 2 * cores if cores <= 4 else cores
 
 

@@ -217,7 +217,7 @@ TEST_CASE("connect: nobody at the endpoint ends after join_timeout and names wha
   RendezvousOptions options = Options(Mode::kDynamic, 2, port.port(), "localhost");
   options.is_host = false;
   const TimePoint end = clock.Now() + options.policy.join_timeout;
-  // Nobody joins: a join counts from when the client's thread reads it, which may be any time.
+  // No node joins: a join's limit counts from when the client's thread reads it, which may be late.
   auto client = ConnectRendezvous(options, log.handler(), clock);
   clock.Advance(std::chrono::seconds(1));  // what a look has found is told after half of it
   const auto waiting = log.Await<Waiting>();

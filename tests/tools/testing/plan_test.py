@@ -111,6 +111,11 @@ class TenthTest(unittest.TestCase):
             self.assertTrue(stages)
             self.assertTrue(all(stage.is_of_tenth for stage in stages), what)
 
+    def test_each_stage_of_ring_2_is_in_a_lot_but_slurm_which_takes_longer(self):
+        seen = {stage.name for number in range(10) for rest in (0, 1) for stage in self.tenth(lot(number, rest))[1]}
+        own = {stage.name for stage in plan.main_part(2, ALL)} - {stage.name for stage in plan.main_part(1, ALL)}
+        self.assertEqual(own - seen, {"slurm"})
+
     def test_a_real_hash_is_a_commit(self):
         self.assertTrue(self.tenth("9eacf68b5e5b0e0e9c33b6bba4d5c10c72ad6ea7")[1])
 
