@@ -66,7 +66,7 @@ class Expiring {
 // workers run.
 bool IsSilentOfIt(const Node& a, const Node& b) {
   const std::string word = "certificate";
-  return !Eventually([&] { return (a->err() + b->err()).find(word) != std::string::npos; },
+  return !Eventually([&] { return a->err() + b->err() == Contains(word); },
                      std::chrono::seconds(3));
 }
 

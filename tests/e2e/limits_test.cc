@@ -51,8 +51,8 @@ TEST_CASE("limits: whatever the number of threads and processes, ddprun works or
       REQUIRE_MESSAGE((code == 0 || code == 120), ddprun->Describe());
       if (code == 0) ++successes;
       if (code == 0) continue;
-      CHECK_MESSAGE((ddprun->err().find("ddprun: error: ") != std::string::npos ||
-                     ddprun->err().find("ddprun: exit code 120: ") != std::string::npos),
+      CHECK_MESSAGE((ddprun->err() == Contains("ddprun: error: ") ||
+                     ddprun->err() == Contains("ddprun: exit code 120: ")),
                     ddprun->Describe());
       CHECK(ddprun->err() != Contains("terminate"));
     }

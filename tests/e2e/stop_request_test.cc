@@ -19,10 +19,6 @@ constexpr char kAsked[] = "SIGUSR1: asked the workers of this node to save and s
 constexpr char kRequeue[] =
     "ddprun: exit code 99: the workers stopped because SIGUSR1 asked them to (--requeue_code)\n";
 
-bool Has(const Node& ddprun, const std::string& text) {
-  return ddprun->err().find(text) != std::string::npos;
-}
-
 // As Slurm does it: to ddprun, its guardian and its workers.
 void SignalAll(const Job& job, int signal) {
   for (const int pid : job.Processes()) kill(pid, signal);
@@ -71,7 +67,7 @@ TEST_CASE("stop request: the code is the job's own without --requeue_code, or wh
     REQUIRE_MESSAGE(ddprun->WaitForErr(kAsked), ddprun->Describe());
     job.Touch("go");
     CHECK_MESSAGE(ddprun->Wait() == row.code, ddprun->Describe());
-    CHECK(Has(ddprun, kRequeue) == (row.code == 99));
+    CHECK((ddprun->err() == Contains(kRequeue)) == (row.code == 99));
   }
 }
 

@@ -164,7 +164,7 @@ TEST_CASE("gradients: one that is missing at Finish aborts the group, and the er
   REQUIRE(reducer->MarkReady(9, nullptr).ok());
   const absl::Status status = reducer->Finish();
   CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(status.message().find("9 of 10 parameters got no gradient: 'p0'") != status.message().npos);
+  CHECK(status.message() == Contains("9 of 10 parameters got no gradient: 'p0'"));
   CHECK(communicator.error().code() == absl::StatusCode::kAborted);
   CHECK(communicator.error().message().find("rank 0: Expected to have finished") == 0);
   CHECK(reducer->MarkReady(9, nullptr) == status);

@@ -147,8 +147,8 @@ void CheckVictimIsNamed(int signal, const std::string& code, const std::string& 
       CHECK(said == Contains(code));
       // A death that was seen before the operation began belongs to none.
       const std::string victim = std::to_string(places.pid(place / kRanks * kRanks + kVictim));
-      CHECK((said.find(operation) != std::string::npos ||
-             said == "UNAVAILABLE: rank 2 (pid " + victim + ") died"));
+      CHECK(
+          (said == Contains(operation) || said == "UNAVAILABLE: rank 2 (pid " + victim + ") died"));
       CHECK(said == Contains("rank 2"));
       CHECK(said == Contains(timed_out));
       CHECK(places.Await(place) == 0);

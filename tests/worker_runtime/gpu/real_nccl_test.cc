@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "nvidia_found.h"
+#include "tests/support/contains.h"
 #include "tests/support/in_child.h"
 #include "tests/support/skip.h"
 #include "worker_runtime/gpu/cuda_api.h"
@@ -104,8 +105,8 @@ TEST_CASE(
   INFO(text);
   CHECK(text.starts_with("INTERNAL: ncclCommInitRankConfig: unhandled cuda error"));
   // Without any driver, or with a driver and no device.
-  CHECK((text.find("driver version is insufficient") != std::string::npos ||
-         text.find("no CUDA-capable device") != std::string::npos));
+  CHECK((text == Contains("driver version is insufficient") ||
+         text == Contains("no CUDA-capable device")));
 }
 
 // NVIDIA's own builds take a key although they are without TLS.

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
 #include "tests/support/expect.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
@@ -169,9 +170,9 @@ TEST_CASE("nccl: memory for gradients is registered where every rank asks and it
         });
     for (const int rank : {0, 1}) CHECK(ranks.Await(rank) == 0);
     const std::string calls = ReadFile(log);
-    CHECK((calls.find("count=1024 type=float32 op=0 root=0 registered=1") != std::string::npos) ==
+    CHECK((calls == Contains("count=1024 type=float32 op=0 root=0 registered=1")) ==
           row.is_registered);
-    CHECK((calls.find("count=1024 type=float32 op=0 root=0 registered=0") != std::string::npos) !=
+    CHECK((calls == Contains("count=1024 type=float32 op=0 root=0 registered=0")) !=
           row.is_registered);
   }
 }
@@ -183,7 +184,7 @@ TEST_CASE("nccl: the group's stream has the default priority, unless a higher on
     const auto env = DoubleEnv(
         {{"TORCH_NCCL_HIGH_PRIORITY", is_high ? "true" : "0"}, {"DDPRUN_DOUBLE_LOG", log}});
     CHECK(RunOnDouble(2, env, [](int) { return GpuGroup()->Shutdown().ok() ? 0 : 1; }) == "0 0");
-    CHECK((ReadFile(log).find("priority=-") != std::string::npos) == is_high);
+    CHECK((ReadFile(log) == Contains("priority=-")) == is_high);
   }
 }
 
