@@ -7,8 +7,6 @@ status=0
 scratch=$(mktemp -d)
 end() {
   rm -rf "$scratch"
-  # Ours alone are looked at: other tests' cgroups come and go meanwhile. There may be none.
-  [[ -z ${CGROUPS:-} ]] || rmdir "$CGROUPS"/ddprun-soaktest-*/below "$CGROUPS"/ddprun-soaktest-* 2>/dev/null || true
 }
 trap end EXIT
 export TMPDIR=$scratch
@@ -51,20 +49,19 @@ wrap forgets <<'END'
 "$DDPRUN" "$@" || exit 77
 END
 
-# Where agents here make their cgroups; "" where there is no such place.
+# Where cgroups are made; "" where there is no such place.
 CGROUPS=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
-[[ -z $CGROUPS ]] || CGROUPS+=$(sed -n 's/^0:://p' /proc/self/cgroup)
 export CGROUPS
 wrap leaves_cgroup <<'END'
-mkdir -p "$CGROUPS/ddprun-soaktest-$$-0/below"
+mkdir -p "$CGROUPS$(sed -n 's/^0:://p' /proc/self/cgroup)/ddprun-soaktest-$$-0/below"
 exec "$DDPRUN" "$@"
 END
 
 expect_slope "cgroups            15       52      (between 15 and 52) +360.0 an hour" "i + 3"
 expect_slope "cgroups             3        3      (between 3 and 3) +0.0 an hour" 3
-if [[ -n $CGROUPS ]] && mkdir "$CGROUPS/ddprun-soaktest" 2>/dev/null; then
-  rmdir "$CGROUPS/ddprun-soaktest"
-  expect 1 "cgroups: left behind: ${CGROUPS%/}/ddprun-soaktest-" "$scratch/leaves_cgroup" --minutes 0.001 --seed 1 --lanes short
+if [[ -n $CGROUPS ]] && mkdir "$CGROUPS/soaktest-$$" 2>/dev/null; then
+  rmdir "$CGROUPS/soaktest-$$"
+  expect 1 "cgroups: left behind: ${CGROUPS%/}/" "$scratch/leaves_cgroup" --minutes 0.001 --seed 1 --lanes short
 else
   echo "skipped: no cgroups can be made here"
 fi

@@ -1,5 +1,6 @@
 """Processes of the soak: started with marks, found by them, measured, and never left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -150,19 +151,51 @@ def listens_at(pid, port):
         return False  # it is gone
 
 
+def _cgroup_folder():
+    """The directory of this process's cgroup; "" where there is no cgroup v2."""
+    mounts = [line.split() for line in _lines("/proc/mounts")]
+    mount = next((fields[1] for fields in mounts if len(fields) > 2 and fields[2] == "cgroup2"), None)
+    own = next((line[3:].strip() for line in _lines("/proc/self/cgroup") if line.startswith("0::")), "/")
+    folder = (mount or "") + own
+    return folder.rstrip("/") if mount and os.path.isdir(folder) else ""
+
+
+def _move_to_cgroup(folder):
+    with open(os.path.join(folder, "cgroup.procs"), "w", encoding="utf-8") as file:
+        file.write(str(os.getpid()))
+
+
+@contextlib.contextmanager
+def own_cgroup():
+    """This program and what it starts are in a cgroup of their own, if one can be made.
+
+    Beside it other agents' cgroups come and go, whose pids may be those of agents that ended here.
+    """
+    parent = _cgroup_folder()
+    folder = os.path.join(parent, f"soak-{os.getpid()}")
+    try:
+        os.mkdir(folder)
+        _move_to_cgroup(folder)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        _move_to_cgroup(parent)
+        for path, _, _ in os.walk(folder, topdown=False):
+            with contextlib.suppress(OSError):  # a process that was left is in it, and was told
+                os.rmdir(path)
+
+
 def cgroups_of(pids):
     """Directories of the jobs' cgroups that agents of these pids have left."""
     found, wanted = [], {str(pid) for pid in pids}
-    for line in _lines("/proc/mounts"):
-        fields = line.split()
-        if len(fields) < 3 or fields[2] != "cgroup2":
-            continue
-        own = next((line[3:].strip() for line in _lines("/proc/self/cgroup") if line.startswith("0::")), "/")
-        folder = fields[1] + own
-        for name in os.listdir(folder) if os.path.isdir(folder) else []:
-            words = name.split("-")
-            if words[0] == "ddprun" and len(words) > 2 and words[2] in wanted:
-                found.append(os.path.join(folder, name))
+    folder = _cgroup_folder()
+    for name in os.listdir(folder) if folder else []:
+        words = name.split("-")
+        if words[0] == "ddprun" and len(words) > 2 and words[2] in wanted:
+            found.append(os.path.join(folder, name))
     return found
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from ledger import Ledger
 from long_job import LongJob
-from processes import cgroups_of, folders_below
+from processes import cgroups_of, folders_below, own_cgroup
 from short_jobs import ShortJobs
 
 END_S = 600  # a job that has not ended so long after its time never does
@@ -147,7 +147,8 @@ def main():
     settings = Settings(options, scratch)
     ledger.say("with a token" if "DDPRUN_TOKEN" in settings.env else "without a token")
     try:
-        soak(settings, ledger, options)
+        with own_cgroup():
+            soak(settings, ledger, options)
     finally:
         if settings.small_disk:
             subprocess.run(["umount", "-l", settings.small_disk], check=False)
