@@ -45,14 +45,15 @@ void CheckUnharmed(pid_t pid) {
   CHECK(IsAlive(ReadProcessStat(pid)));
 }
 
-// Where it hangs: just after its word that it is about to it may still be writing that.
+// Where it hangs: just after its word that it is about to it may still be writing that, or wait for
+// a sanitizer's lock.
 StackResult ReadWhenIn(const std::string& name, pid_t pid, const StackTools& tools) {
   StackResult result;
   Eventually([&] {
     result = Read(pid, tools);
     return !result.is_alive || !result.problem.empty() ||
            (WhereText(result.stack).starts_with("in " + name) &&
-            IsWaiting(result.stack) == (name != "train_busily"));
+            ToRankStack(0, result).is_waiting == (name != "train_busily"));
   });
   return result;
 }
