@@ -27,7 +27,7 @@ Installs what is needed, builds, and runs the tests of a ring. The last line cou
 once; the sanitizers' runs have lines of their own above it. Exits with 1 when anything failed.
   (none)     ring 0: the product as it ships: style, lint, units, transcripts, whole programs
   --ci       ring 1, before a change lands: all tests but the longest, the sanitizers, and a tenth of ring 2
-  --nightly  ring 2: everything, which takes hours
+  --nightly  ring 2: everything, which takes two and a half hours on two cores
   --only     of the ring, what precedes all tests and the stages of these names
   --dry-run  prints the stages and their programs, and runs nothing
 
