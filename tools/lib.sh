@@ -129,38 +129,21 @@ system_hash() { package_list | compile_inputs "${packages[@]}" "$@" | sha256sum 
 # Changes when tools/setup --with-nccl has installed something: only then does Bazel look again.
 nccl_state() { cat "$nccl_dir/.wheels" 2>/dev/null || echo none; }
 
-# The Python whose PyTorch the conformance tests take: the user's choice, what tools/setup --with-torch
-# has installed, the user's own.
-test_python() {
-  if [[ -n ${DDPRUN_TEST_PYTHON:-} ]]; then
-    echo "$DDPRUN_TEST_PYTHON"
-  elif [[ -f $torch_dir/.wheels ]]; then
-    echo "$torch_dir/bin/python"
+# chosen CHOICE DIR FILE [NAME]: the user's choice, FILE of what tools/setup has installed in DIR, NAME on the PATH.
+chosen() {
+  if [[ -n $1 ]]; then
+    echo "$1"
+  elif [[ -f $2/.wheels ]]; then
+    echo "$2/$3"
   else
-    command -v python3 || true
+    command -v "${4:-}" || true
   fi
 }
-
-# The folder of the newer etcd's programs: the user's choice, what tools/setup --with-etcd has installed.
-newer_etcd() {
-  if [[ -n ${DDPRUN_TEST_NEWER_ETCD:-} ]]; then
-    echo "$DDPRUN_TEST_NEWER_ETCD"
-  elif [[ -f $newer_etcd_dir/.wheels ]]; then
-    echo "$newer_etcd_dir/programs"
-  fi
-}
-
-# The py-spy of the tests that read Python's stacks: the user's choice, what tools/setup --with-debuggers has
-# installed, the one on the PATH.
-py_spy() {
-  if [[ -n ${DDPRUN_TEST_PY_SPY:-} ]]; then
-    echo "$DDPRUN_TEST_PY_SPY"
-  elif [[ -f $py_spy_dir/.wheels ]]; then
-    echo "$py_spy_dir/bin/py-spy"
-  else
-    command -v py-spy || true
-  fi
-}
+# The Python whose PyTorch the conformance tests take, the folder of the newer etcd's programs, and the py-spy
+# of the tests that read Python's stacks.
+test_python() { chosen "${DDPRUN_TEST_PYTHON:-}" "$torch_dir" bin/python python3; }
+newer_etcd() { chosen "${DDPRUN_TEST_NEWER_ETCD:-}" "$newer_etcd_dir" programs; }
+py_spy() { chosen "${DDPRUN_TEST_PY_SPY:-}" "$py_spy_dir" bin/py-spy py-spy; }
 
 # bazel_ COMMAND ARGS...: Bazel with our cache and without a terminal's tricks.
 bazel_() {

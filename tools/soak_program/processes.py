@@ -174,16 +174,15 @@ def own_cgroup():
     parent = _cgroup_folder()
     folder = os.path.join(parent, f"soak-{os.getpid()}")
     try:
-        os.mkdir(folder)
-        _move_to_cgroup(folder)
-    except OSError:
-        yield
-        return
-    try:
+        if parent:
+            with contextlib.suppress(OSError):  # we may not
+                os.mkdir(folder)
+                _move_to_cgroup(folder)
         yield
     finally:
-        _move_to_cgroup(parent)
-        for path, _, _ in os.walk(folder, topdown=False):
+        if _cgroup_folder() == folder:
+            _move_to_cgroup(parent)
+        for path, _, _ in os.walk(folder, topdown=False) if parent else ():
             with contextlib.suppress(OSError):  # a process that was left is in it, and was told
                 os.rmdir(path)
 
