@@ -17,7 +17,7 @@ void CheckNodeIsUnharmed() {
   CHECK(Eventually([] {
     return Output({"/usr/bin/sinfo", "-h", "-p", "main", "-o", "%T"}) == "idle\n";
   }));
-  CheckNextJobTidies();
+  CheckNextJobTidies(1);
 }
 
 // A script that prepares, runs the trainer, and ignores SIGTERM as the trainer does.

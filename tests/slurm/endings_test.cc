@@ -37,7 +37,7 @@ TEST_CASE("endings: a job that is cancelled while its workers run, and again whi
   REQUIRE_MESSAGE(batch.WaitForOut("stopping rank", 4), batch.out());
   Output({"/usr/bin/scancel", batch.id()});
   CHECK(Ending(batch.id()) == "CANCELLED by 0 0:0");
-  CheckNextJobTidies({"-N4"});
+  CheckNextJobTidies(4, {"-N4"});
 }
 
 TEST_CASE("endings: the daemon of a step is killed, and the step's processes end") {

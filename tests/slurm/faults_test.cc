@@ -28,7 +28,7 @@ TEST_CASE("faults: a node of a job of fixed size falls, and the others name it")
     REQUIRE_MESSAGE(srun->WaitForErr("exit code 121: node n3 is lost"), srun->Describe());
     CHECK_MESSAGE(srun->Wait(), srun->Describe());
   }
-  CheckNextJobTidies();
+  CheckNextJobTidies(1);
 }
 
 TEST_CASE("faults: a job of two to four nodes goes on without the node that falls") {
@@ -42,7 +42,7 @@ TEST_CASE("faults: a job of two to four nodes goes on without the node that fall
     srun->Signal(SIGTERM);
     CHECK_MESSAGE(srun->Wait(), srun->Describe());
   }
-  CheckNextJobTidies();
+  CheckNextJobTidies(4);
 }
 
 TEST_CASE("faults: the head falls, and the others end") {
@@ -56,7 +56,7 @@ TEST_CASE("faults: the head falls, and the others end") {
                     srun->Describe());
     CHECK_MESSAGE(srun->Wait() == 121, srun->Describe());
   }
-  CheckNextJobTidies();
+  CheckNextJobTidies(1);
 }
 
 }  // namespace

@@ -94,8 +94,11 @@ void CheckNoProcessIsLeft() { CheckIsEmpty(ProcessesLeft); }
 
 void CheckNothingIsLeft() { CheckIsEmpty(LeftOver); }
 
-void CheckNextJobTidies(const Words& slurm) {
+void CheckNextJobTidies(size_t killed, const Words& slurm) {
   CheckNoProcessIsLeft();
+  // Each has a folder and a control socket.
+  const auto is_theirs = [&] { return SortedLines(LeftOver()).size() <= 2 * killed; };
+  CHECK_MESSAGE(Eventually(is_theirs), LeftOver());
   const Result next = Run({.slurm = slurm, .steps = {"print:{rank}"}});
   CHECK_MESSAGE(next.code == 0, next.err);
   CheckNothingIsLeft();

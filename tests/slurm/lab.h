@@ -42,10 +42,10 @@ void CheckNoProcessIsLeft();
 // Nor is a folder of theirs in /dev/shm, which is the cluster's own, or a control socket. Waits for
 // it.
 void CheckNothingIsLeft();
-// For a job whose agents and guardians were killed at once. Checks that no process of it lives.
-// Then runs a job with these options of srun, whose agents remove the files, and checks that
-// nothing is left.
-void CheckNextJobTidies(const Words& slurm = {});
+// For a job of which so many agents were killed at once with their guardians. Checks that no
+// process of it lives, and that the others have removed their files. Then runs a job with these
+// options of srun, whose agents remove the rest, and checks that nothing is left.
+void CheckNextJobTidies(size_t killed, const Words& slurm = {});
 
 // What sacct says of a job or step ("12.0") once it is over: "FAILED 7:0".
 std::string Ending(const std::string& id);

@@ -258,7 +258,7 @@ TEST_CASE("slurm: a step that is killed leaves nothing behind the next, and its 
   REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
   Output({"/usr/bin/scancel", "-s", "KILL", JobOf(srun->err()) + ".0"});
   CHECK_MESSAGE(srun->Wait() == 137, srun->Describe());
-  CheckNextJobTidies({"-N4"});
+  CheckNextJobTidies(4, {"-N4"});
 }
 
 TEST_CASE("slurm: the workers of a node share its copy of srun's standard input") {
