@@ -18,8 +18,9 @@
 namespace ddprun::launcher {
 namespace {
 
-// Longer than a verdict takes that follows a failure.
 constexpr Duration kTrustInterval = std::chrono::seconds(2);
+// Longer than the coordinator takes to name the cause of the job's end, on a busy node as well.
+constexpr Duration kVerdictTime = std::chrono::seconds(20);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
 // A log file that takes so long when all is over does not answer.
@@ -38,7 +39,7 @@ absl::Status Agent::CheckTrust(int node_count) const {
 // Ends a node that waits for a place when its certificate is not valid any more.
 void Agent::WatchTrust() {
   if (setup_.identity == nullptr || setup_.identity->is_token()) return;
-  trust_timer_.expires_after(kTrustInterval);
+  trust_timer_.expires_after(core_.is_verdict_due() ? kVerdictTime : kTrustInterval);
   trust_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error || !is_waiting_ || core_.is_leaving()) return;
     const absl::Status trust = CheckTrust(setup_.config.nodes.max);

@@ -83,6 +83,22 @@ TEST_CASE("agent: the verdict may come while the node waits for the next round")
   CHECK(bench.Step(Failure(3)) == "ack report end:3");
 }
 
+TEST_CASE("agent: the verdict is due after a round that has no restart left, and never before one") {
+  Bench bench;
+  CHECK_FALSE(bench.core().is_verdict_due());
+  rendezvous::Assignment round = Bench::AssignmentOf(1);
+  round.max_restarts = 1;
+  bench.Step(AgentStarted{});
+  bench.Begin(round);
+  CHECK_FALSE(bench.core().is_verdict_due());
+  bench.Drain(1);
+  bench.Step(WorkersGone{});
+  round.round = Round{2};
+  round.restart_count = 1;
+  bench.Begin(round);
+  CHECK(bench.core().is_verdict_due());
+}
+
 TEST_CASE("agent: a finished node restarts with the rest") {
   Bench bench;
   bench.Run();
