@@ -224,8 +224,8 @@ TEST_CASE("coordinator: cut off for 30 s and healed, it finds every worker as it
   Job job;
   const Node coordinator = job.RunRaw({"coordinator", "--bind=:29400"}, {.netns = hosts->Name(3)});
   REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
-  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=cut",
-                                            "--rdzv_backend=c10d",
+  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1",
+                                            "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
                                             "--rdzv_endpoint=" + hosts->Address(3) + ":29400"};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
@@ -264,8 +264,8 @@ TEST_CASE("coordinator: a stream over link-local addresses outlives the time for
   hosts->AddAddress(1, "fe80::77:1");
   hosts->AddAddress(2, "fe80::77:2");
   Job job;
-  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=local",
-                                            "--rdzv_backend=c10d",
+  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1",
+                                            "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
                                             "--rdzv_endpoint=[fe80::77:1%eth0]:29400"};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};

@@ -81,14 +81,15 @@ class Network {
 };
 
 Words Meeting(const std::string& endpoint_host, Words more = {}) {
-  Words options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=listen", "--rdzv_backend=c10d",
+  Words options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d",
                    "--rdzv_endpoint=" + endpoint_host + ":29400"};
   options.insert(options.end(), more.begin(), more.end());
   return options;
 }
 
 // Its workers have found their store, say where it is, and wait.
-Node Start(Job& job, const Words& options, Subprocess::Options how) {
+Node Start(Job& job, Words options, Subprocess::Options how) {
+  options.push_back("--rdzv_id=" + job.id());
   return job.Run(
       options,
       {"env:MASTER_ADDR", "connect", "touch:" + job.File("up{rank}"), "until:" + job.File("go")},
@@ -279,8 +280,8 @@ TEST_CASE("listeners: with etcd a node listens at the address by which it reache
   EtcdCluster etcd(
       {.members = 1, .netns = {network.hosts().Name(3)}, .addresses = {network.First(3)}});
   Job job;
-  const Words options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=listen",
-                         "--rdzv_backend=etcd", "--rdzv_endpoint=" + etcd.endpoints()};
+  const Words options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=etcd",
+                         "--rdzv_endpoint=" + etcd.endpoints()};
   const Node a = Start(job, options, network.On(1));
   const Node b = Start(job, options, network.On(2));
   CheckPlaces(job, a, {network.First(1)}, b, {network.First(2)});

@@ -66,8 +66,8 @@ TEST_CASE("network cut: the lost node is evicted, and gets its place when the ca
 std::vector<Node> StartThree(Job& job, const Hosts& hosts) {
   std::vector<Node> nodes;
   for (int i = 1; i <= 3; ++i) {
-    const std::vector<std::string> options = {"--nnodes=3", "--nproc_per_node=1", "--rdzv_id=head",
-                                              "--rdzv_backend=c10d",
+    const std::vector<std::string> options = {"--nnodes=3", "--nproc_per_node=1",
+                                              "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
                                               "--rdzv_endpoint=" + hosts.Address(1) + ":29400"};
     const std::string up = "touch:" + job.File("up{rank}");
     nodes.push_back(job.Run(options, {up, "wait"}, {.netns = hosts.Name(i)}));

@@ -94,7 +94,7 @@ struct Nodes {
   Node Run(int host, const std::vector<std::string>& trust, int without = -1,
            const std::string& until = "") {
     std::vector<std::string> argv = {Runfile("ddprun"), "--nnodes=2", "--nproc_per_node=1",
-                                     "--rdzv_id=sealed",
+                                     "--rdzv_id=" + job.id(),
                                      "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     argv.insert(argv.end(), trust.begin(), trust.end());
     argv.insert(argv.end(), {Runfile("tests/e2e/summing_worker"), std::to_string(without), until});

@@ -40,7 +40,7 @@ struct Nodes {
     return nodes;
   }
   Node Run(int host, std::vector<std::string> steps, std::vector<std::string> more = {}) {
-    std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=secret",
+    std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=" + job.id(),
                                         "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     options.insert(options.end(), more.begin(), more.end());
     return job.Run(options, std::move(steps), {.netns = hosts->Name(host)});

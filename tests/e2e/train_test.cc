@@ -115,15 +115,17 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     const auto hosts = Hosts::Make(2, &why);
     if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
     Job job;
-    const std::vector<std::string> options = {
-        "--nnodes=2",       "--nproc_per_node=2",
-        "--rdzv_id=train",  "--rdzv_backend=c10d",
-        "--max_restarts=1", "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    const std::vector<std::string> options = {"--nnodes=2",
+                                              "--nproc_per_node=2",
+                                              "--rdzv_id=" + job.id(),
+                                              "--rdzv_backend=c10d",
+                                              "--max_restarts=1",
+                                              "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     auto a = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(1)});
     auto b = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(2)});
     REQUIRE_MESSAGE(training.WaitForCheckpoint("two"), a->Describe(), b->Describe());
     REQUIRE(kill(job.PidOfRank(3), SIGKILL) == 0);
-    REQUIRE_MESSAGE(a->Wait(kTraining) == 0, a->Describe());
+    REQUIRE_MESSAGE(a->Wait(kTraining) == 0, a->Describe(), b->Describe());
     REQUIRE_MESSAGE(b->Wait(kTraining) == 0, b->Describe());
     const std::string summary = training.Summary("two");
     CHECK_MESSAGE(Field(summary, "backend") == "tcp", summary);
@@ -136,7 +138,8 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     const auto hosts = Hosts::Make(4, &why);
     if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
     Job job;
-    const std::vector<std::string> options = {"--nnodes=4", "--nproc_per_node=1", "--rdzv_id=train",
+    const std::vector<std::string> options = {"--nnodes=4", "--nproc_per_node=1",
+                                              "--rdzv_id=" + job.id(),
                                               "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
     std::vector<std::unique_ptr<Subprocess>> nodes;
     for (int i = 4; i >= 1; --i) {
