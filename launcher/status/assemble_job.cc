@@ -33,6 +33,13 @@ void AddFailure(const rendezvous::FailureFact& failure, TimePoint now, JobView& 
                               .age_s = SecondsBetween(failure.at, now)};
 }
 
+bool RunsRanks(const JobView& job) {
+  return std::any_of(job.nodes.begin(), job.nodes.end(), [](const NodeView& node) {
+    return std::any_of(node.ranks.begin(), node.ranks.end(),
+                       [](const RankView& rank) { return rank.state == "running"; });
+  });
+}
+
 void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
   if (facts.run_id.empty()) return;  // the coordinator knows no job yet
   if (job.run_id.empty()) job.run_id = facts.run_id;
@@ -46,9 +53,11 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
     job.node_count = facts.node_count;
     job.world_size = facts.world_size;
   }
+  // The coordinator has told a verdict that has not reached the nodes of these ranks yet.
+  const std::string phase = facts.phase == "ended" && RunsRanks(job) ? "stopping" : facts.phase;
   // A spare forms nothing.
-  if (facts.phase != "running" || job.state == "forming") job.state = facts.phase;
-  if (job.state.empty()) job.state = facts.phase;
+  if (phase != "running" || job.state == "forming") job.state = phase;
+  if (job.state.empty()) job.state = phase;
   if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
   job.gone_nodes = EscapeControl(facts.gone);
   if (facts.deadline) job.waiting_left_s = SecondsBetween(now, *facts.deadline);

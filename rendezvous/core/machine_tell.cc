@@ -149,6 +149,10 @@ JobFacts State::Facts(TimePoint now) const {
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
   facts.deadline = WaitDeadline();
   if (phase == Phase::kOpen || phase == Phase::kDraining) facts.gone = GoneText();
+  // The agents' own status takes it from the verdict as well.
+  const bool is_end_of_loss =
+      verdict && verdict->exit_code == kRendezvousExitCode && !verdict->first_failure;
+  if (is_end_of_loss) facts.gone = verdict->reason;
   if (phase == Phase::kReadopting && IsMissingSeats() &&
       now + members.return_time() >= readopt_until + kMissedAfter) {
     facts.gone = MissingText();

@@ -48,6 +48,16 @@ TEST_CASE("assemble job: a round runs where this node is a spare, or joins it ju
   CHECK(state("", "running") == "running");
 }
 
+TEST_CASE("assemble job: a job whose end is on its way to ranks that run is being stopped") {
+  rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};
+  answers.facts.run_id = "digits";
+  answers.facts.phase = "ended";
+  JobView job = testing::TrainingJob(1, 2);
+  CHECK(AssembleJob(job, answers, TimePoint()).state == "stopping");
+  for (RankView& rank : job.nodes[0].ranks) rank.state = "ended";
+  CHECK(AssembleJob(job, answers, TimePoint()).state == "ended");
+}
+
 TEST_CASE("assemble job: when this node's round was over says nothing of a later round") {
   rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};
   answers.facts.run_id = "digits";

@@ -8,6 +8,7 @@
 #include "rendezvous/core/text.h"
 #include "tests/rendezvous/core/builders.h"
 #include "tests/rendezvous/core/invariants.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -134,6 +135,19 @@ TEST_CASE("machine: the facts follow the job from forming to its end") {
 
   job.Stop(4s, 2);
   CHECK(job.machine().Facts(At(4s)).phase == "ended");
+}
+
+TEST_CASE("machine: the facts of a job that a lost node has ended name the loss") {
+  Policy policy = TestPolicy(2, 2);
+  policy.max_restarts = 0;
+  Job job(policy);
+  job.Join(0s, "a", 1);
+  job.Join(0s, "b", 2);
+  CHECK(job.machine().Facts(At(1s)).gone == "");
+  job.Step(1s, NodeLeft{InRound(2), "chance"});
+  const JobFacts facts = job.machine().Facts(At(1s));
+  CHECK(facts.phase == "ended");
+  CHECK(facts.gone == Contains("(--max_restarts=0)"));
 }
 
 TEST_CASE("machine: a node that does not come back to a restarted coordinator is missed") {
