@@ -115,6 +115,9 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
     restart_hold_until = now + members.return_time();
   }
   if (stamp.instance != instance) return false;
+  // Whoever lives comes back while the round is held: nobody else has to be given time to come.
+  const bool is_held = restart_hold_until != TimePoint{};
+  if (is_held && round == Round{} && stamp.round != Round{}) forming.is_first = false;
   const bool is_unknown = std::tie(stamp.epoch, stamp.round) > std::tie(own_epoch, round);
   // A round that is made up is not counted on from: the next one has a greater epoch anyway.
   if (stamp.round.value < kClaimLimit) round_floor = std::max(round_floor, stamp.round);
