@@ -262,9 +262,13 @@ void Agent::On(const ReceivedSignal& signal) {
     case SignalMeaning::kResume:
       return group_.Resume();
     case SignalMeaning::kStop:
+    case SignalMeaning::kAgain:
     case SignalMeaning::kKillNow:
-      Feed(SignalReceived{signal.signal, signal.meaning == SignalMeaning::kKillNow,
-                          signal.may_be_for_all});
+      Feed(SignalReceived{.signal = signal.signal,
+                          .is_kill = signal.meaning == SignalMeaning::kKillNow,
+                          .may_be_for_all = signal.may_be_for_all,
+                          .is_again = signal.meaning == SignalMeaning::kAgain,
+                          .is_of_terminal = signal.is_of_terminal});
   }
 }
 

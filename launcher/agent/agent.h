@@ -126,7 +126,7 @@ class Agent {
   }
   void Do(const KillWorkers&) { group_.KillNow(); }
   void Do(const AskToStop& action);
-  void Do(const OrderStop& action) { client_->OrderStop(action.is_after_step, action.reason); }
+  void Do(const OrderStop& action) { client_->OrderStop(action.how, action.reason); }
   void Do(const AnswerStop& action) { control_.AnswerStops(action); }
   void Do(const DescribeFailure& action);
   void Do(const ReportFailure& action) {

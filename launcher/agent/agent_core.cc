@@ -102,7 +102,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   if (end_ && (end_->exit_code == kExitLostCoordinator || end_->owner == ExitOwner::kNobody)) {
     end_.reset();
   }
-  if (IsStopOf(*verdict_) && HasWorkers()) {
+  if (IsStopOf(*verdict_) && HasWorkers() && !verdict_->is_kill) {
     const std::string live = LiveRanks();
     Tell(verdict_->reason, "; stopping ", live.empty() ? "what the workers left" : live,
          "; SIGKILL comes in ", SecondsLeft(GraceLeft()), " s");
@@ -117,6 +117,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
     state_ = State::kStopping;
   }
   if (IsInRound()) Stop(kSigTerm);
+  if (verdict_->is_kill) Kill(verdict_->reason);
 }
 
 void AgentCore::On(const rendezvous::RendezvousFailed& event) {

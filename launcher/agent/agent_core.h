@@ -205,7 +205,9 @@ class AgentCore {
   // To whoever waits for it, and for a stop at once to all. Comes before what ends this agent: the
   // answer is on its way by then.
   void AnswerOrder(bool is_after_step, std::string trouble = {});
-  void SayStopping(int signal);
+  void Kill(const std::string& why);
+  void HearAgain(const SignalReceived& event);
+  void SayStopping(const SignalReceived& event);
   // Of the round that is being prepared; `before`: the last one that this node was in.
   void SayWhatBegins(const rendezvous::Assignment& before);
   // `message`, with the loss of a coordinator that came before it and is why.
@@ -269,6 +271,7 @@ class AgentCore {
   bool is_stop_by_user_ = false;    // whom no requeue code is for
   bool is_stop_passed_on_ = false;  // the coordinator has said so
   // Passed on to the coordinator, which may not have heard it.
+  std::optional<TimePoint> told_stopping_at_;
   std::optional<StopOrder> ordered_;
   bool have_read_stop_ = false;  // workers of any round
 

@@ -12,6 +12,7 @@ namespace {
 
 using rendezvous::DurationText;
 using rendezvous::SecondsLeft;
+using rendezvous::StopHow;
 
 // Linux's numbers; <csignal> is no header for pure code.
 constexpr int kSigInt = 2;
@@ -193,7 +194,7 @@ void AgentCore::On(const StopAsked& event) {
 
 void AgentCore::On(const rendezvous::StopRequested& event) {
   is_stop_by_user_ = is_stop_passed_on_ = true;
-  if (ordered_ && ordered_->is_after_step) {
+  if (ordered_ && ordered_->how == StopHow::kAfterStep) {
     ordered_.reset();
     AnswerOrder(true);
   }
@@ -207,22 +208,26 @@ void AgentCore::AnswerOrder(bool is_after_step, std::string trouble) {
 }
 
 void AgentCore::On(const StopOrder& event) {
-  const bool is_known = verdict_ || (event.is_after_step && is_stop_passed_on_);
-  if (is_known) return AnswerOrder(event.is_after_step);
+  const bool is_after_step = event.how == StopHow::kAfterStep;
+  const bool is_ending = end_ || verdict_;
+  // Its other nodes have heard of the end, and hear no more of this job.
+  if (event.how == StopHow::kNow && is_ending) Kill(event.reason);
+  if (verdict_ || (is_after_step && is_stop_passed_on_)) return AnswerOrder(is_after_step);
   if (end_) {
-    return AnswerOrder(event.is_after_step,
-                       absl::StrCat("this node is ending by itself: ", end_->reason));
+    const bool is_done = event.how == StopHow::kNow && assignment_.node_count == 1;
+    const std::string others = absl::StrCat("this node is ending by itself: ", end_->reason);
+    return AnswerOrder(is_after_step, is_done ? "" : others);
   }
-  const OrderStop order{event.is_after_step, event.reason};
+  const OrderStop order{event.how, event.reason};
   if (had_contact_ && !contact_.lost_since) {
     // No later one takes an end back that was ordered.
-    if (!ordered_ || ordered_->is_after_step) ordered_ = event;
+    if (!ordered_ || ordered_->how < event.how) ordered_ = event;
     actions_.push_back(order);
     return;
   }
   // Nobody would pass it on.
-  AnswerOrder(event.is_after_step, Coordinator() + " does not answer");
-  if (event.is_after_step) {
+  AnswerOrder(is_after_step, Coordinator() + " does not answer");
+  if (is_after_step) {
     is_stop_by_user_ = true;
     actions_.push_back(order);  // in case that it answers after all
     return On(StopAsked{event.reason});
@@ -235,9 +240,18 @@ void AgentCore::On(const StopOrder& event) {
   actions_.push_back(LeaveJob{end_->reason});
   if (!HasWorkers()) return LeaveStopped();
   Stop(kSigTerm);
+  if (event.how == StopHow::kNow) Kill(event.reason);
+}
+
+void AgentCore::Kill(const std::string& why) {
+  if (!HasWorkers()) return;
+  const std::string live = LiveRanks();
+  Tell(why, ": killing ", live.empty() ? "what the workers left" : live, " now");
+  actions_.push_back(KillWorkers{});
 }
 
 void AgentCore::On(const SignalReceived& event) {
+  if (event.is_again) return HearAgain(event);
   suspicions_.clear();
   if (state_ == State::kLeaving) return Hurry(event.is_kill);
   // What failed in that moment has failed of the signal, which came to the workers, too.
@@ -245,13 +259,7 @@ void AgentCore::On(const SignalReceived& event) {
   if (!end_ && is_recent) own_failure_.reset();
   const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
                        absl::StrCat("stopped by ", SignalName(event.signal))};
-  if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) {
-    const std::string live = LiveRanks();
-    Tell(SignalName(event.signal), ": killing ", live.empty() ? "what the workers left" : live,
-         " now");
-    actions_.push_back(KillWorkers{});
-    return;
-  }
+  if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) return Kill(SignalName(event.signal));
   if (event.is_kill && HasWorkers()) {
     Tell("ending although processes of this job have not died yet");
     if (!end_) end_ = stopped;
@@ -269,19 +277,28 @@ void AgentCore::On(const SignalReceived& event) {
     }
     return LeaveStopped();
   }
-  if (is_news) SayStopping(event.signal);
+  if (is_news) SayStopping(event);
   Stop(event.signal, event.may_be_for_all);
   if (is_news && state_ == State::kStopping && !notice_) {
     notice_ = Notice{SignalName(event.signal), kill_at_, now_ + policy_.stopping_notice_delay};
   }
 }
 
-void AgentCore::SayStopping(int signal) {
+void AgentCore::SayStopping(const SignalReceived& event) {
   const std::string live = LiveRanks();
-  Tell(SignalName(signal), ": stopping ", live.empty() ? "what the workers left" : live,
-       "; SIGKILL comes in ", SecondsLeft(GraceLeft()), " s; ",
-       signal == kSigInt || signal == kSigTerm ? "a second " : "", "SIGINT or SIGTERM kills ",
+  const bool is_by_hand = event.is_of_terminal && event.signal == kSigInt;
+  Tell(SignalName(event.signal), event.is_again ? " again: still stopping " : ": stopping ",
+       live.empty() ? "what the workers left" : live, "; SIGKILL comes in ",
+       SecondsLeft(GraceLeft()), " s; ",
+       is_by_hand ? "Ctrl-C again" : "SIGQUIT or `ddprun stop --now`", " kills ",
        live_.size() == 1 ? "it" : "them", " now");
+  told_stopping_at_ = now_;
+}
+
+// Who passes an order on does so at once, and needs no answer.
+void AgentCore::HearAgain(const SignalReceived& event) {
+  const bool is_asked_anew = told_stopping_at_ && now_ - *told_stopping_at_ >= kSameMoment;
+  if (state_ == State::kStopping && HasWorkers() && is_asked_anew) SayStopping(event);
 }
 
 std::string AgentCore::LiveRanks() const {

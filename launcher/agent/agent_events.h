@@ -34,7 +34,7 @@ struct StopAsked {
 };
 // `ddprun stop`: the user wants the whole job to end.
 struct StopOrder {
-  bool is_after_step = false;
+  rendezvous::StopHow how{};
   std::string reason;  // "ddprun stop on node a"
 };
 // --on_hang=restart: the round is to end as if that worker had failed.
@@ -43,8 +43,10 @@ struct HangJudged {
 };
 struct SignalReceived {
   int signal = 0;
-  bool is_kill = false;  // a further one: at once
+  bool is_kill = false;  // at once
   bool may_be_for_all = false;
+  bool is_again = false;        // the same order once more: it shortens nothing
+  bool is_of_terminal = false;  // a person's Ctrl-C
 };
 // Something of this machine failed: a store that cannot listen, a process that cannot be killed.
 struct LocalFailure {
@@ -95,7 +97,7 @@ struct AskToStop {
 };
 // Tell the coordinator, who tells all nodes.
 struct OrderStop {
-  bool is_after_step = false;
+  rendezvous::StopHow how{};
   std::string reason;
 };
 // To whoever gave a StopOrder.

@@ -36,6 +36,12 @@ struct Line {
   Level level = Level::debug;
 };
 
+const char* HowText(rendezvous::StopHow how) {
+  return how == rendezvous::StopHow::kAfterStep ? "after_step"
+         : how == rendezvous::StopHow::kNow     ? "now"
+                                                : "gracefully";
+}
+
 std::string EndValues(const Assignment& round, const WorkerEnd& end) {
   return absl::StrCat(" rank=", round.first_rank + end.local_rank, " pid=", end.pid,
                       " exit_code=", end.exit_code, " cause=", Value(end.message));
@@ -107,12 +113,13 @@ struct LineOf {
     return {"hang judged", absl::StrCat(" rank=", e.report.rank)};
   }
   Line operator()(const StopOrder& e) const {
-    return {"stop ordered",
-            absl::StrCat(" after_step=", e.is_after_step, " why=", Value(e.reason))};
+    return {"stop ordered", absl::StrCat(" how=", HowText(e.how), " why=", Value(e.reason))};
   }
   Line operator()(const SignalReceived& e) const {
-    return {"signal received",
-            absl::StrCat(" signal=", e.signal, " kill=", e.is_kill ? "yes" : "no")};
+    return {"signal received", absl::StrCat(" signal=", e.signal,
+                                            e.is_kill    ? " kill=yes"
+                                            : e.is_again ? " again=yes"
+                                                         : "")};
   }
   Line operator()(const LocalFailure& e) const {
     return {"local failure",
@@ -146,7 +153,7 @@ struct LineOf {
     return {"asking workers to stop", " why=" + Value(a.why), Level::info};
   }
   Line operator()(const OrderStop& a) const {
-    return {"ordering the job's stop", absl::StrCat(" after_step=", a.is_after_step), Level::info};
+    return {"ordering the job's stop", absl::StrCat(" how=", HowText(a.how)), Level::info};
   }
   Line operator()(const AnswerStop& a) const {
     return {"answering who ordered a stop",

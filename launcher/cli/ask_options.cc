@@ -63,7 +63,15 @@ AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& re
             });
   options.trust = ReadTrustFiles(read);
   options.is_json = read.Find("json") != nullptr;
-  options.is_after_step = read.Find("after_step") != nullptr;
+  const bool is_now = read.Find("now") != nullptr;
+  if (is_now) options.stop_how = rendezvous::StopHow::kNow;
+  if (read.Find("after_step") != nullptr) {
+    options.stop_how = rendezvous::StopHow::kAfterStep;
+    if (is_now) {
+      read.Fail(absl::InvalidArgumentError(
+          "--after_step lets the workers save and --now kills them: give one of them"));
+    }
+  }
   options.follows = read.Find("follow") != nullptr;
   read.Into("rank", options.rank,
             [](const std::string& text) { return ParseNumber(text, 0, kMaxRankNumber); });

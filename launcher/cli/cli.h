@@ -70,7 +70,7 @@ struct AskOptions {
   std::optional<Endpoint> coordinator;  // asked in place of an agent on this machine
   TrustFiles trust;                     // for that
   bool is_json = false;
-  bool is_after_step = false;
+  rendezvous::StopHow stop_how = rendezvous::StopHow::kGracefully;
   std::optional<int> rank;
   bool follows = false;
   std::vector<int> ranks;  // empty: all

@@ -257,6 +257,8 @@ constexpr OptionRow kListTable[] = {
 constexpr OptionRow kStopTable[] = {
     {"after_step", 0, nullptr, kOptions,
      "Ask the workers to save and end after their step, by the flag that they poll.", false},
+    {"now", 0, nullptr, kOptions,
+     "Kill the workers without their grace, also those of a job that is ending.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -304,7 +306,8 @@ constexpr CommandRow kCommands[] = {
     {"stop",
      "Ends a job on all its nodes, from any of them: its workers get SIGTERM and their grace, and "
      "ddprun ends with 143 everywhere. With --after_step they are asked to save and end by "
-     "themselves, and their exit codes count. Exits with 0 once the job's coordinator has heard it "
+     "themselves, and their exit codes count. With --now they are killed. Exits with 0 once the "
+     "job's coordinator has heard it "
      "or the job ends anyway, with 1 when only agents on this machine have heard it or "
      "--after_step comes too late, with 2 when the job cannot be asked.",
      kStopTable, nullptr, true},

@@ -36,6 +36,7 @@ namespace ddprun::launcher {
 namespace {
 
 using nlohmann::json;
+using rendezvous::StopHow;
 
 constexpr int kExitUnhealthy = 1;
 constexpr int kExitNotDone = 1;
@@ -140,9 +141,13 @@ struct StopReply {
 };
 
 // An error: the agent there does not answer, or refuses.
-absl::StatusOr<StopReply> GiveStopOrder(const std::string& socket_path, bool is_after_step) {
+absl::StatusOr<StopReply> GiveStopOrder(const std::string& socket_path, StopHow how) {
   const absl::StatusOr<ControlReply> reply =
-      AskControl(socket_path, "POST", is_after_step ? "/stop?after_step=1" : "/stop", kPatience);
+      AskControl(socket_path, "POST",
+                 how == StopHow::kAfterStep ? "/stop?after_step=1"
+                 : how == StopHow::kNow     ? "/stop?now=1"
+                                            : "/stop",
+                 kPatience);
   if (!reply.ok()) return reply.status();
   if (reply->status != 200) return ErrorOf(*reply);
   const json body = json::parse(reply->body, nullptr, false);
@@ -150,10 +155,11 @@ absl::StatusOr<StopReply> GiveStopOrder(const std::string& socket_path, bool is_
 }
 
 int Stop(const AskOptions& options) {
+  const bool is_after_step = options.stop_how == StopHow::kAfterStep;
   const absl::StatusOr<FoundJob> found = ChooseJob(options.job);
   if (!found.ok()) return Complain(found.status(), kExitCannotAsk);
   std::vector<absl::StatusOr<StopReply>> replies = {
-      GiveStopOrder(found->socket_path, options.is_after_step)};
+      GiveStopOrder(found->socket_path, options.stop_how)};
   const auto is_heard = [](const absl::StatusOr<StopReply>& reply) {
     return reply.ok() && reply->trouble.empty();
   };
@@ -161,21 +167,23 @@ int Stop(const AskOptions& options) {
     const std::vector<std::string>& others = found->other_sockets;
     replies.resize(1 + others.size());
     AtOnce(others.size(),
-           [&](size_t i) { replies[1 + i] = GiveStopOrder(others[i], options.is_after_step); });
+           [&](size_t i) { replies[1 + i] = GiveStopOrder(others[i], options.stop_how); });
   }
   const auto heard = std::find_if(replies.begin(), replies.end(), is_heard);
   if (heard != replies.end() && !(*heard)->ending.empty()) {
     const std::string ends = absl::StrCat("job ", EscapeControl(found->job.run_id),
                                           " ends already: ", EscapeControl((*heard)->ending));
-    if (!options.is_after_step) return Print(ends + "\n");
+    if (!is_after_step) return Print(ends + "\n");
     return Complain(
         absl::FailedPreconditionError(ends + "; its workers are not asked to save any more"),
         kExitNotDone);
   }
   if (heard != replies.end()) {
-    return Print(absl::StrCat(options.is_after_step ? "asked job " : "stopping job ",
+    return Print(absl::StrCat(is_after_step                       ? "asked job "
+                              : options.stop_how == StopHow::kNow ? "killing job "
+                                                                  : "stopping job ",
                               found->job.run_id,
-                              options.is_after_step ? " to save and end after its step\n" : "\n"));
+                              is_after_step ? " to save and end after its step\n" : "\n"));
   }
   std::set<std::string> troubles(found->troubles.begin(), found->troubles.end());
   int agents = 0;

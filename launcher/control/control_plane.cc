@@ -263,10 +263,13 @@ void ControlPlane::GiveMetrics(const HttpRequest& request, HttpServer::Answer an
 }
 
 void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answer) {
-  const auto wish = request.query.find("after_step");
-  const bool is_after_step = wish != request.query.end() && wish->second == "1";
-  if (request.query.size() != (is_after_step ? 1u : 0u)) {
-    return answer(Error(400, "expected no query, or after_step=1"));
+  using rendezvous::StopHow;
+  const std::map<std::string, std::string> after_step = {{"after_step", "1"}}, now = {{"now", "1"}};
+  const StopHow how = request.query == after_step ? StopHow::kAfterStep
+                      : request.query == now      ? StopHow::kNow
+                                                  : StopHow::kGracefully;
+  if (how == StopHow::kGracefully && !request.query.empty()) {
+    return answer(Error(400, "expected no query, after_step=1 or now=1"));
   }
   const uint64_t id = ++last_id_;
   auto timer = std::make_unique<boost::asio::steady_timer>(io_, kStopPatience);
@@ -278,8 +281,8 @@ void ControlPlane::GiveStop(const HttpRequest& request, HttpServer::Answer answe
     stop_askers_.erase(asker);
     give(StopReply({.trouble = "the coordinator has not confirmed it in time"}));
   });
-  stop_askers_[id] = {is_after_step, std::move(timer), std::move(answer)};
-  hooks_.stop({is_after_step, absl::StrCat("ddprun stop on node ", options_.host)});
+  stop_askers_[id] = {how == StopHow::kAfterStep, std::move(timer), std::move(answer)};
+  hooks_.stop({how, absl::StrCat("ddprun stop on node ", options_.host)});
 }
 
 void ControlPlane::AnswerStops(const AnswerStop& answer) {

@@ -14,13 +14,16 @@ namespace ddprun::launcher {
 
 using boost::asio::posix::stream_descriptor;
 
-std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender, TimePoint now) {
-  const First received{signal, sender, now};
+std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender,
+                                                        bool is_of_terminal, TimePoint now) {
+  const Order received{signal, sender, now};
   if (signal == ask_signal_) {
-    if (IsEcho(first_ask_, received)) return std::nullopt;
+    if (IsEcho(last_ask_, received)) return std::nullopt;
     // Slurm and others say TERM when the time is over, too.
-    if (signal != SIGTERM || (!first_ask_ && !first_stop_)) {
-      first_ask_ = received;
+    const bool is_first = !last_ask_ && !last_stop_;
+    const bool is_passed_on = last_ask_ && !last_stop_ && now - last_ask_->at < kSameAsk;
+    if (signal != SIGTERM || is_first || is_passed_on) {
+      if (!is_passed_on || signal != SIGTERM) last_ask_ = received;
       return SignalMeaning::kAsk;
     }
   }
@@ -31,18 +34,27 @@ std::optional<SignalMeaning> SignalClassifier::Classify(int signal, pid_t sender
     DDP_CHECK(signal == SIGUSR1 || signal == SIGUSR2);  // AgentSignals() names no other
     return SignalMeaning::kRelay;
   }
-  if (!first_stop_) {
-    first_stop_ = received;
-    return SignalMeaning::kStop;
-  }
-  if (IsEcho(first_stop_, received)) return std::nullopt;
-  // A closing terminal sends several HUPs; they are one wish.
-  return signal == SIGINT || signal == SIGTERM ? SignalMeaning::kKillNow : SignalMeaning::kStop;
+  if (IsEcho(last_stop_, received)) return std::nullopt;
+  last_stop_ = received;
+  if (is_of_terminal && signal == SIGINT) ++interrupts_;
+  if (first_stop_) return ClassifyFurther(signal, is_of_terminal, now);
+  first_stop_ = received;
+  orders_ = 1;
+  return SignalMeaning::kStop;
 }
 
-bool SignalClassifier::IsEcho(const std::optional<First>& first, const First& again) {
-  return first && first->signal == again.signal && first->sender == again.sender &&
-         again.sender != 0 && again.at - first->at < kEchoWindow;
+SignalMeaning SignalClassifier::ClassifyFurther(int signal, bool is_of_terminal, TimePoint now) {
+  // A closing terminal sends several HUPs, and Slurm warns with one signal and then the next.
+  if (signal != SIGINT && signal != SIGTERM && signal != SIGQUIT) return SignalMeaning::kAgain;
+  const bool is_of_person = interrupts_ >= 2 || (signal == SIGQUIT && is_of_terminal);
+  const bool is_quit = signal == SIGQUIT && first_stop_->signal != SIGQUIT;
+  const bool is_third = ++orders_ >= 3 && now - first_stop_->at >= kSameOrder;
+  return is_third || is_of_person || is_quit ? SignalMeaning::kKillNow : SignalMeaning::kAgain;
+}
+
+bool SignalClassifier::IsEcho(const std::optional<Order>& last, const Order& again) {
+  return last && last->signal == again.signal && last->sender == again.sender &&
+         again.sender != 0 && again.at - last->at < kEchoWindow;
 }
 
 SignalReceiver::SignalReceiver(boost::asio::io_context& io, const ProcessBaseline& baseline,
@@ -71,10 +83,15 @@ void SignalReceiver::ReadAll() {
     const bool is_from_process =
         info.ssi_code == SI_USER || info.ssi_code == SI_QUEUE || info.ssi_code == SI_TKILL;
     const pid_t sender = is_from_process ? static_cast<pid_t>(info.ssi_pid) : 0;
-    const std::optional<SignalMeaning> meaning = classifier_.Classify(signal, sender, SteadyNow());
+    const std::optional<SignalMeaning> meaning =
+        classifier_.Classify(signal, sender, !is_from_process, SteadyNow());
     if (!meaning) continue;
     const bool may_be_for_all = is_from_process && (sender == 0 || IsAncestor(sender));
-    handler_(ReceivedSignal{*meaning, signal, sender, may_be_for_all});
+    handler_(ReceivedSignal{.meaning = *meaning,
+                            .signal = signal,
+                            .sender = sender,
+                            .is_of_terminal = !is_from_process,
+                            .may_be_for_all = may_be_for_all});
   }
 }
 

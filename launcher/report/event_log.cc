@@ -65,12 +65,17 @@ void EventLog::NoteStop(const AgentEvent& event, int64_t unix_ms) {
   if (const auto* asked = std::get_if<StopAsked>(&event)) {
     AskToStop(How::kAfterStep, asked->why, unix_ms);
   } else if (const auto* order = std::get_if<StopOrder>(&event)) {
-    AskToStop(order->is_after_step ? How::kAfterStep : How::kAtOnce, order->reason, unix_ms);
+    using rendezvous::StopHow;
+    AskToStop(order->how == StopHow::kAfterStep ? How::kAfterStep
+              : order->how == StopHow::kNow     ? How::kKill
+                                                : How::kAtOnce,
+              order->reason, unix_ms);
   } else if (const auto* request = std::get_if<rendezvous::StopRequested>(&event)) {
     // Where the order was given, it comes back from the coordinator.
     const bool is_known = stop_.how == How::kAfterStep && stop_.why == request->reason;
     if (!is_known) AskToStop(How::kAfterStep, request->reason, unix_ms);
-  } else if (const auto* signal = std::get_if<SignalReceived>(&event)) {
+  } else if (const auto* signal = std::get_if<SignalReceived>(&event);
+             signal != nullptr && !signal->is_again) {
     const std::string name = SignalName(signal->signal);
     if (end_reason_.empty()) end_reason_ = "stopped by " + name;
     AskToStop(signal->is_kill ? How::kKill : How::kAtOnce, name, unix_ms);

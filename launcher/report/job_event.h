@@ -64,7 +64,7 @@ struct ProblemEndEvent {
 struct StopAskedEvent {
   enum class How {
     kAtOnce,
-    kKill,       // a further signal
+    kKill,       // a further signal, or `ddprun stop --now`
     kAfterStep,  // the workers save and end
   };
   How how = How::kAtOnce;

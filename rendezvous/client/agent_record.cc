@@ -35,10 +35,10 @@ void AgentRecord::AckVerdict() {
   if (is_over_) facts_.push_back({VerdictAcked{}});
 }
 
-void AgentRecord::OrderStop(bool is_after_step, const std::string& reason) {
-  const bool is_news = !stop_order_ || (stop_order_->is_after_step && !is_after_step);
+void AgentRecord::OrderStop(StopHow how, const std::string& reason) {
+  const bool is_news = !stop_order_ || stop_order_->how < how;
   if (facts_.empty() || !is_news) return;
-  stop_order_ = StopOrdered{.stamp = {}, .is_after_step = is_after_step, .reason = reason};
+  stop_order_ = StopOrdered{.stamp = {}, .how = how, .reason = reason};
   is_stop_unsaid_ = true;
 }
 

@@ -34,7 +34,7 @@ class AgentRecord {
   void Leave(const std::string& reason, bool is_by_signal);
   void AckVerdict();
   // Kept until the job is over, whatever rounds come before it is heard: nobody gives it again.
-  void OrderStop(bool is_after_step, const std::string& reason);
+  void OrderStop(StopHow how, const std::string& reason);
 
   // A new session begins: everything is to be said again.
   void StartSession() {

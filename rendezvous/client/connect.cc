@@ -102,8 +102,8 @@ class Client final : public RendezvousClient {
   void AckVerdict() override { Post(AckCommand{}); }
   void Ask(const Question& question) override { Post(AskCommand{question}); }
   void Answer(uint64_t id, const std::string& body) override { Post(AnswerCommand{id, body}); }
-  void OrderStop(bool is_after_step, const std::string& reason) override {
-    Post(StopCommand{is_after_step, reason});
+  void OrderStop(StopHow how, const std::string& reason) override {
+    Post(StopCommand{how, reason});
   }
   void EndContact(Duration timeout) override {
     if (thread_.joinable()) return Post(EndCommand{timeout});

@@ -86,7 +86,7 @@ struct AnswerCommand {
   std::string body;
 };
 struct StopCommand {
-  bool is_after_step = false;
+  StopHow how = StopHow::kGracefully;
   std::string reason;
 };
 struct EndCommand {

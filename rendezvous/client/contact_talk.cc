@@ -52,9 +52,7 @@ void ContactCore::SayAside(Event aside) {
   asides_.push_back(std::move(aside));
 }
 
-void ContactCore::On(const StopCommand& command) {
-  record_.OrderStop(command.is_after_step, command.reason);
-}
+void ContactCore::On(const StopCommand& command) { record_.OrderStop(command.how, command.reason); }
 
 void ContactCore::On(const EndCommand& command) {
   const TimePoint end_by = now_ + command.timeout;

@@ -112,7 +112,7 @@ class RendezvousClient {
   virtual void Ask(const Question& question) = 0;
   virtual void Answer(uint64_t id, const std::string& body) = 0;
   // The user wants the job to end: Concluded follows on all nodes, or StopRequested.
-  virtual void OrderStop(bool is_after_step, const std::string& reason) = 0;
+  virtual void OrderStop(StopHow how, const std::string& reason) = 0;
   // The last command: ends all contact once what was said has been taken, at the latest after
   // `timeout`; ContactEnded follows. Where this agent hosts the coordinator and has acknowledged
   // the verdict, it also waits, within `timeout`, until the others have.

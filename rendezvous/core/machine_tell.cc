@@ -117,9 +117,10 @@ void State::FinishWhenDone(TimePoint now) {
 
 void State::On(TimePoint now, const StopOrdered& event) {
   if (Hear(now, event.stamp) == nullptr || phase == Phase::kClosed) return;
-  if (!event.is_after_step) {
-    return CloseJob(
-        now, {.exit_code = kStoppedExitCode, .reason = absl::StrCat("stopped by ", event.reason)});
+  if (event.how != StopHow::kAfterStep) {
+    return CloseJob(now, {.exit_code = kStoppedExitCode,
+                          .reason = absl::StrCat("stopped by ", event.reason),
+                          .is_kill = event.how == StopHow::kNow});
   }
   if (!stop_reason.empty()) return;
   stop_reason = event.reason;

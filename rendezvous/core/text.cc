@@ -55,8 +55,10 @@ struct EventRenderer {
     return absl::StrCat(Line("answer", e.stamp), " id=", e.id, " bytes=", e.body.size());
   }
   std::string operator()(const StopOrdered& e) const {
-    return absl::StrCat(Line("stop", e.stamp), e.is_after_step ? " after_step" : "", " \"",
-                        e.reason, "\"");
+    const char* how = e.how == StopHow::kAfterStep ? " after_step"
+                      : e.how == StopHow::kNow     ? " now"
+                                                   : "";
+    return absl::StrCat(Line("stop", e.stamp), how, " \"", e.reason, "\"");
   }
   std::string operator()(const SessionBroken& e) const {
     return absl::StrCat("broken session=", e.session.value, e.is_by_peer ? " by_peer" : "");
@@ -87,7 +89,8 @@ struct ActionRenderer {
   }
   std::string operator()(const Conclude& a) const {
     return absl::StrCat("conclude ", StampText(a.epoch, a.round),
-                        " exit_code=", a.verdict.exit_code, " \"", a.verdict.reason, "\"");
+                        " exit_code=", a.verdict.exit_code, " \"", a.verdict.reason, "\"",
+                        a.verdict.is_kill ? " kill" : "");
   }
   std::string operator()(const Refuse& a) const {
     return absl::StrCat("refuse ", RefusalName(a.kind), " \"", a.message, "\"");

@@ -148,6 +148,13 @@ inline constexpr size_t kMaxAnswerBytes = 192 * 1024;
 inline constexpr int kStoppedExitCode = 143;
 inline constexpr int kRendezvousExitCode = 121;
 
+// How `ddprun stop` ends a job. Each is stronger than the one before.
+enum class StopHow {
+  kAfterStep,   // the workers are asked to save and end after their step
+  kGracefully,  // SIGTERM, and SIGKILL after their grace
+  kNow,         // SIGKILL
+};
+
 // The end of the job, the same for every agent.
 struct Verdict {
   int exit_code = 0;   // 0: every rank exited 0
@@ -157,6 +164,7 @@ struct Verdict {
   std::string early_exit = {};
   // Which of RestartLimits ends the job with its failure. Empty: none, no restarts are left.
   std::string limit = {};
+  bool is_kill = false;  // StopHow::kNow: the workers get no grace
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
@@ -252,8 +260,8 @@ struct AnswerGiven {
 // The user wants the job to end, on all nodes.
 struct StopOrdered {
   Stamp stamp;
-  bool is_after_step = false;  // the workers are asked to save and end; else they are stopped
-  std::string reason;          // "ddprun stop on node a"
+  StopHow how = StopHow::kGracefully;
+  std::string reason;  // "ddprun stop on node a"
 };
 // The stream ended: the node is suspect, not gone.
 struct SessionBroken {

@@ -177,7 +177,8 @@ struct EventToProto {
     out.mutable_answer()->set_body(answer.body);
   }
   void operator()(const StopOrdered& order) {
-    out.mutable_stop()->set_is_after_step(order.is_after_step);
+    out.mutable_stop()->set_is_after_step(order.how == StopHow::kAfterStep);
+    out.mutable_stop()->set_is_now(order.how == StopHow::kNow);
     out.mutable_stop()->set_reason(CleanText(order.reason));
   }
   void operator()(const SessionBroken&) { DDP_CHECK(false); }
@@ -291,7 +292,10 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
       event = AnswerGiven{stamp, message.answer().id(), message.answer().body()};
       break;
     case v1::AgentMessage::kStop:
-      event = StopOrdered{stamp, message.stop().is_after_step(),
+      event = StopOrdered{stamp,
+                          message.stop().is_after_step() ? StopHow::kAfterStep
+                          : message.stop().is_now()      ? StopHow::kNow
+                                                         : StopHow::kGracefully,
                           check.Text("stop.reason", message.stop().reason(), 1, kMaxTextBytes)};
       break;
     case v1::AgentMessage::KIND_NOT_SET:

@@ -90,6 +90,7 @@ void VerdictToProto(const Verdict& verdict, v1::Verdict& out) {
   out.set_reason(CleanText(verdict.reason));
   out.set_early_exit(CleanText(verdict.early_exit));
   out.set_limit(CleanText(verdict.limit));
+  out.set_is_kill(verdict.is_kill);
   if (verdict.first_failure) {
     FailureToProto(*verdict.first_failure, *out.mutable_first_failure());
   }
@@ -101,6 +102,7 @@ Verdict VerdictFromProto(const v1::Verdict& in, CheckedFields& check) {
   verdict.reason = check.Text("verdict.reason", in.reason(), 0, kMaxTextBytes);
   verdict.limit = check.Text("verdict.limit", in.limit(), 0, kMaxTextBytes);
   verdict.early_exit = check.Text("verdict.early_exit", in.early_exit(), 0, kMaxTextBytes);
+  verdict.is_kill = in.is_kill();
   if (in.has_first_failure()) verdict.first_failure = FailureFromProto(in.first_failure(), check);
   return verdict;
 }

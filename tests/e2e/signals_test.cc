@@ -1,4 +1,5 @@
-// Signals that stop, in every state: the job ends with 128 + n, a second one kills at once.
+// Signals that stop, in every state: the job ends with 128 + n. A second one shortens nothing; QUIT
+// after another one, or a third one, kills at once.
 #include <signal.h>
 #include <string.h>
 
@@ -14,14 +15,22 @@ namespace {
 using Node = std::unique_ptr<Subprocess>;
 using Strings = std::vector<std::string>;
 
-// The second signal of a test is the other one: the same again within 20 ms counts once.
-int Other(int signal) { return signal == SIGINT ? SIGTERM : SIGINT; }
+// Kills what `signal` has begun to stop. QUIT after QUIT is the same order once more: there it
+// takes a third one, which counts once it comes later than any front end passes the first one on.
+void Hurry(const Node& node, int signal) {
+  if (signal != SIGQUIT) return node->Signal(SIGQUIT);
+  REQUIRE_MESSAGE(Eventually([&] {
+                    node->Signal(SIGTERM);
+                    return node->err() == Contains(": killing ");
+                  }),
+                  node->Describe());
+}
 
 constexpr int kAll[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // Long enough that only a signal can end a worker that is deaf to the first.
 constexpr char kNoGrace[] = "--shutdown_timeout=6000";
-const Strings kDeaf = {"ignore:2", "ignore:15"};
+const Strings kDeaf = {"ignore:2", "ignore:3", "ignore:15"};
 
 Strings operator+(Strings a, const Strings& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -70,7 +79,7 @@ TEST_CASE("signals: between the first spawn and the last, a second one kills wha
     REQUIRE(job.WaitForFile("up0"));
     SendAndAwaitWord(ddprun, signal);
     CHECK(job.HasWorker(0));
-    ddprun->Signal(Other(signal));
+    Hurry(ddprun, signal);
     CheckEndsWith(ddprun, 128 + signal);
     CHECK_FALSE(job.HasFile("up1"));
     CHECK(job.IsGone());
@@ -80,22 +89,89 @@ TEST_CASE("signals: between the first spawn and the last, a second one kills wha
 TEST_CASE("signals: while running they reach the workers as they are, a second one kills") {
   for (const int signal : kAll) {
     Job job;
-    // Deaf to the other one only: an end by the first shows that this one was passed on.
-    const Strings steps = {"ignore:" + std::to_string(Other(signal)) + "@0",
-                           "ignore:2@1",
-                           "ignore:15@1",
-                           "ignore:" + std::to_string(signal) + "@1",
-                           "touch:" + job.File("up{rank}"),
-                           "wait"};
+    // Rank 0 is deaf to the others only: its end by the first shows that this one was passed on.
+    Strings steps = {"touch:" + job.File("up{rank}"), "wait"};
+    for (const int other : kAll) {
+      const std::string ignore = "ignore:" + std::to_string(other);
+      steps.insert(steps.begin(), ignore + "@1");
+      if (other != signal) steps.insert(steps.begin(), ignore + "@0");
+    }
     const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace}, steps);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));
     SendAndAwaitWord(ddprun, signal);
     REQUIRE_MESSAGE(Eventually([&] { return !job.HasWorker(0); }), ddprun->Describe());
     CHECK(job.HasWorker(1));
-    ddprun->Signal(Other(signal));
+    Hurry(ddprun, signal);
     CheckEndsWith(ddprun, 128 + signal);
     CHECK(job.IsGone());
+  }
+}
+
+// Workers that save for as long as `saves` is there, and say that they have saved.
+Strings SavingOn(const Job& job, int signal) {
+  const std::string number = std::to_string(signal);
+  return {"block:" + number, "touch:" + job.File("up{rank}"), "await:" + number,
+          "print:saving",    "until:" + job.File("saved"),    "print:saved",
+          "exit:0"};
+}
+
+const Subprocess::Options kTalkative = {.env = {{"DDPRUN_LOG_LEVEL", "debug"}}};
+
+TEST_CASE("signals: an order that comes twice leaves the workers their grace, a third ends it") {
+  for (const int second : {SIGTERM, SIGINT}) {
+    for (const bool is_hurried : {false, true}) {
+      Job job;
+      const Node ddprun =
+          job.Run({"--nproc_per_node=2", kNoGrace}, SavingOn(job, SIGTERM), kTalkative);
+      for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
+      ddprun->Signal(SIGTERM);
+      REQUIRE_MESSAGE(ddprun->WaitForOut("saving\nsaving\n"), ddprun->Describe());
+      // Of another sender.
+      const std::string pid = std::to_string(ddprun->pid());
+      Subprocess passed_on({"/bin/kill", "-" + std::to_string(second), pid});
+      REQUIRE(passed_on.Wait() == 0);
+      REQUIRE_MESSAGE(ddprun->WaitForErr(" again=yes"), ddprun->Describe());
+      if (is_hurried) {
+        CHECK(Eventually([&] {
+          ddprun->Signal(SIGTERM);
+          return ddprun->err() == Contains(": killing ranks 0-1 now");
+        }));
+      } else {
+        job.Touch("saved");
+      }
+      CheckEndsWith(ddprun, 143);
+      CHECK(ddprun->out() == (is_hurried ? "saving\nsaving\n" : "saving\nsaving\nsaved\nsaved\n"));
+      CHECK((ddprun->err() == Contains(": killing ")) == is_hurried);
+    }
+  }
+}
+
+// What passes an order on to the ddprun that it runs, in a group of its own.
+Strings FrontEnd(const std::string& name) {
+  if (name == "timeout") return {"/usr/bin/timeout", "1000"};
+  // As `uv run` does. A wait that a trap ends is waited for anew.
+  return {"/bin/bash", "-c",
+          "trap 'kill -TERM $!' TERM; \"$@\" & for i in 1 2 3 4; do wait $!; done", "front"};
+}
+
+TEST_CASE("signals: an order that a front end passes on leaves the workers their grace") {
+  for (const std::string name : {"timeout", "shell"}) {
+    Job job;
+    Strings argv = Strings{"/usr/bin/setsid"} + FrontEnd(name) +
+                   Strings{Runfile("ddprun"), "--nproc_per_node=2", kNoGrace,
+                           Runfile("tests/e2e/toy_worker")} +
+                   SavingOn(job, SIGTERM);
+    const Node front = job.RunProgram(argv, kTalkative);
+    for (const char* up : {"up0", "up1"}) REQUIRE_MESSAGE(job.WaitForFile(up), front->Describe());
+    // timeout(1) itself signals its group besides its child.
+    kill(name == "timeout" ? front->pid() : -front->pid(), SIGTERM);
+    REQUIRE_MESSAGE(front->WaitForOut("saving\nsaving\n"), front->Describe());
+    if (name == "shell") REQUIRE_MESSAGE(front->WaitForErr(" again=yes"), front->Describe());
+    job.Touch("saved");
+    CHECK_MESSAGE(front->Wait() == 143, front->Describe());
+    CHECK_MESSAGE(front->out() == "saving\nsaving\nsaved\nsaved\n", front->Describe());
+    CHECK(front->err() != Contains(": killing "));
   }
 }
 
@@ -109,7 +185,7 @@ TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") 
     REQUIRE_MESSAGE(ddprun->WaitForErr(" verdict run="), ddprun->Describe());
     SendAndAwaitWord(ddprun, signal);
     CHECK(job.HasWorker(1));
-    ddprun->Signal(Other(signal));
+    Hurry(ddprun, signal);
     CheckEndsWith(ddprun, 128 + signal);
     // What failed before is reported, and the code is not its own.
     for (const std::string& text :
@@ -129,11 +205,11 @@ TEST_CASE("signals: any number of them ends with the code of the first, never wi
   const Node ddprun = job.Run({"--nproc_per_node=3", kNoGrace}, steps);
   for (const char* up : {"up0", "up1", "up2"}) REQUIRE(job.WaitForFile(up));
   ddprun->Signal(SIGINT);
-  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGINT: stopping ranks 0-2; SIGKILL comes in 6000 s; a "
-                                     "second SIGINT or SIGTERM kills them now\n"),
+  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGINT: stopping ranks 0-2; SIGKILL comes in 6000 s; SIGQUIT "
+                                     "or `ddprun stop --now` kills them now\n"),
                   ddprun->Describe());
   ddprun->Signal(SIGSTOP);
-  ddprun->Signal(SIGTERM);
+  ddprun->Signal(SIGQUIT);
   ddprun->Signal(SIGINT);
   ddprun->Signal(SIGCONT);
   for (int i = 0; i < 5; ++i) ddprun->Signal(SIGINT);
@@ -155,7 +231,7 @@ TEST_CASE("signals: while the old group is stopped for a restart they end the jo
       SendAndAwaitWord(ddprun, signal);
       CHECK_MESSAGE(job.HasWorker(1), "the grace is not over");
       if (is_killed) {
-        ddprun->Signal(Other(signal));
+        Hurry(ddprun, signal);
       } else {
         job.Touch("go");  // the old group ends, and no new one begins
       }
@@ -206,7 +282,7 @@ void SignalWhileARoundForms(int waiting_rank, int signal) {
   CheckEndsWith(joined, 128 + signal);
   CHECK_MESSAGE(job.HasWorker(1 - waiting_rank), stopping->Describe());
   SendAndAwaitWord(stopping, signal);
-  stopping->Signal(Other(signal));
+  Hurry(stopping, signal);
   CheckEndsWith(stopping, 128 + signal);
   CHECK_FALSE(job.HasFile("up0.1"));
   CHECK_FALSE(job.HasFile("up1.1"));

@@ -113,6 +113,34 @@ TEST_CASE("stop: after --after_step a stop still ends a job whose workers do not
   CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
 }
 
+TEST_CASE("stop: --now kills the workers on all nodes, also those that are being stopped") {
+  for (const bool is_stopped_first : {false, true}) {
+    Job job;
+    const ControlFolder folders[2];
+    std::vector<Node> nodes;
+    for (const ControlFolder& folder : folders) {
+      nodes.push_back(RunToy(job, folder, job.NodeOptions(1, "2", {"--shutdown_timeout=6000"}),
+                             {"ignore:15", "touch:" + job.File("up{rank}"), "wait"}));
+    }
+    for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
+    for (const ControlFolder& folder : folders) folder.Socket();
+    if (is_stopped_first) {
+      CHECK(Ask(job, folders[1], {"stop"}).code == 0);
+      for (const Node& node : nodes) REQUIRE(node->WaitForErr("SIGKILL comes in 6000 s"));
+    }
+    for (const ControlFolder& folder : folders) {
+      const Told told = Ask(job, folder, {"stop", "--now"});
+      CHECK_MESSAGE(told.code == 0, told.Describe());
+      CHECK(told.out == Contains("killing job "));
+      if (!is_stopped_first) break;  // all nodes hear the first one
+    }
+    for (const Node& node : nodes) {
+      CHECK_MESSAGE(node->Wait() == kStopped, node->Describe());
+      CHECK(node->err() == Contains(": killing rank "));
+    }
+  }
+}
+
 TEST_CASE("stop: of a job that ends by itself it says why, and no worker is asked to save") {
   Job job;
   const ControlFolder folders[2];

@@ -157,7 +157,7 @@ class Driver {
         return AskCommand{{.id = choice, .to = {}, .body = "status"}};
       case 6:
         if (choice % 16 == 6) return AnswerCommand{choice, ReadText(input)};
-        return StopCommand{choice % 3 == 0, ReadText(input)};
+        return StopCommand{static_cast<StopHow>(choice % 3), ReadText(input)};
       default:
         return AckCommand{};
     }

@@ -147,7 +147,8 @@ void Checker::OnAgentDid(AgentKey key, const launcher::AgentAction& action) {
     }
   }
   const auto* order = std::get_if<launcher::OrderStop>(&action);
-  if (order != nullptr && !order->is_after_step) agent.ordered_at = timeline_.now();
+  if (order != nullptr && order->how != rendezvous::StopHow::kAfterStep)
+    agent.ordered_at = timeline_.now();
   if (std::holds_alternative<launcher::StopWorkers>(action) && agent.round && !agent.verdict) {
     OnStop(*agent.round, NameOf(key) + " stops its workers");
   }
@@ -231,7 +232,8 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
   notes.last_step = local;
   HearEvent(life, local, event);
   const auto* stop = std::get_if<rendezvous::StopOrdered>(&event);
-  if (stop != nullptr && !stop->is_after_step) ordered_.insert(machine.current().instance);
+  if (stop != nullptr && stop->how != rendezvous::StopHow::kAfterStep)
+    ordered_.insert(machine.current().instance);
   // Of a crowd now and then: this looks at every node.
   const size_t nodes = scenario_.nodes.size();
   if (nodes < kCrowd || steps_++ % nodes == 0) {

@@ -263,7 +263,9 @@ void Cluster::StrikeNode(const Fault& fault) {
       if (fault.duration == Duration{0}) return;
       return timeline_.After(fault.duration, [agent] { agent->Signal(true); });
     case FaultKind::kOrderStop:
-      return agent->OrderStop(fault.detail != 0);
+      return agent->OrderStop(fault.detail == 1   ? rendezvous::StopHow::kAfterStep
+                              : fault.detail == 2 ? rendezvous::StopHow::kNow
+                                                  : rendezvous::StopHow::kGracefully);
     case FaultKind::kWorkerFails:
       return agent->workers().Fail(fault.detail / 256, fault.detail % 256, 0);
     case FaultKind::kWorkerKilled:

@@ -195,7 +195,8 @@ void RandomAgents::Lie(const std::string& name) {
 }
 
 void RandomAgents::OrderStop(const std::string& name) {
-  job_.Feed(StopOrdered{job_.node(name).stamp(), Below(2) == 0, "ddprun stop on node " + name});
+  job_.Feed(StopOrdered{job_.node(name).stamp(), static_cast<StopHow>(Below(3)),
+                        "ddprun stop on node " + name});
 }
 
 void RandomAgents::LetTimePass() {

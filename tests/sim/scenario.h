@@ -27,7 +27,7 @@ enum class FaultKind {
   kPauseCoordinator,  // of one that runs apart
   kKillCoordinator,   // likewise; started again after `duration`
   kLoseFile,          // likewise, and its file is lost
-  kOrderStop,         // `ddprun stop` on a node; `detail` 1: after the step
+  kOrderStop,         // `ddprun stop` on a node; `detail` 1: after the step, 2: now
   kWorkerFails,       // a worker ends by itself
   kWorkerKilled,      // a worker is killed by a signal that somebody else sent
   // With etcd, where the coordinator's faults are those of the agent in which it lives:

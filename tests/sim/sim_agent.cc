@@ -65,9 +65,9 @@ void SimAgent::Signal(bool is_kill) {
   Enter([this, is_kill] { Feed(launcher::SignalReceived{kSigTerm, is_kill}); });
 }
 
-void SimAgent::OrderStop(bool is_after_step) {
-  Enter([this, is_after_step] {
-    Feed(launcher::StopOrder{is_after_step, "ddprun stop on node " + NameOf(setup_.key)});
+void SimAgent::OrderStop(rendezvous::StopHow how) {
+  Enter([this, how] {
+    Feed(launcher::StopOrder{how, "ddprun stop on node " + NameOf(setup_.key)});
   });
 }
 
@@ -153,7 +153,7 @@ void SimAgent::Do(const launcher::StopWorkers& action) {
 }
 
 void SimAgent::Do(const launcher::OrderStop& action) {
-  contact_.Give(rendezvous::StopCommand{action.is_after_step, action.reason});
+  contact_.Give(rendezvous::StopCommand{action.how, action.reason});
 }
 
 void SimAgent::Do(const launcher::KillWorkers&) { workers_.KillNow(); }

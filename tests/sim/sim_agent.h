@@ -35,7 +35,7 @@ class SimAgent final : public Process, public AgentEnd {
   void Kill();
   void Signal(bool is_kill);
   // The user's `ddprun stop`.
-  void OrderStop(bool is_after_step);
+  void OrderStop(rendezvous::StopHow how);
   // The coordinator in this process has finished.
   void HostFinished() {
     Enter([this] { contact_.Give(rendezvous::HostFinished{}); });

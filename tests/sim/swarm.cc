@@ -155,7 +155,7 @@ void DrawStop(uint64_t seed, Scenario& scenario) {
   stop.at = TimePoint(random.Between(Duration(0), scenario.heal_at.time_since_epoch()));
   stop.kind = FaultKind::kOrderStop;
   stop.node = random.Between(0, static_cast<int>(scenario.nodes.size()) - 1);
-  stop.detail = random.Chance(25) ? 1 : 0;
+  stop.detail = random.Chance(25) ? 1 : random.Chance(25) ? 2 : 0;
   const auto later = std::upper_bound(scenario.faults.begin(), scenario.faults.end(), stop,
                                       [](const Fault& a, const Fault& b) { return a.at < b.at; });
   scenario.faults.insert(later, stop);

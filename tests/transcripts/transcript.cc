@@ -160,7 +160,12 @@ class Runner {
       job_->Feed(VerdictAcked{node.stamp()});
     } else if (words[0] == "stop") {
       const bool is_after_step = words.size() > 2 && words[2] == "after_step";
-      job_->Feed(StopOrdered{node.stamp(), is_after_step, "ddprun stop on node " + words[1]});
+      const bool is_now = words.size() > 2 && words[2] == "now";
+      job_->Feed(StopOrdered{node.stamp(),
+                             is_after_step ? StopHow::kAfterStep
+                             : is_now      ? StopHow::kNow
+                                           : StopHow::kGracefully,
+                             "ddprun stop on node " + words[1]});
     } else if (words[0] == "fail") {
       job_->Feed(Failure(node, ParseOptions(words, 2)));
     } else if (words[0] == "leave" || words[0] == "preempt") {

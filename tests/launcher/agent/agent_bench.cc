@@ -20,7 +20,9 @@ struct Printer {
   std::string operator()(const KillWorkers&) const { return "kill"; }
   std::string operator()(const AskToStop& a) const { return "ask:" + a.why; }
   std::string operator()(const OrderStop& a) const {
-    return a.is_after_step ? "order-after-step" : "order";
+    return a.how == rendezvous::StopHow::kAfterStep ? "order-after-step"
+           : a.how == rendezvous::StopHow::kNow     ? "order-now"
+                                                    : "order";
   }
   std::string operator()(const AnswerStop& a) const {
     return std::string(a.is_after_step ? "answer-after-step" : "answer") +

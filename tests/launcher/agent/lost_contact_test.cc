@@ -85,7 +85,7 @@ TEST_CASE("agent: a failure without the coordinator's answer is reported by this
     SUBCASE("for good") { CHECK(bench.Step(RendezvousFailed{"nobody"}) == "say report end:7"); }
     SUBCASE("a signal") { CHECK(bench.Step(SignalReceived{15}) == "leave report end:143"); }
     SUBCASE("ddprun stop") {
-      CHECK(bench.Step(StopOrder{false, "ddprun stop"}) ==
+      CHECK(bench.Step(StopOrder{rendezvous::StopHow::kGracefully, "ddprun stop"}) ==
             "answer-alone say order leave report end:143");
     }
     SUBCASE("this machine's trouble") {

@@ -21,8 +21,9 @@ using rendezvous::Verdict;
 
 constexpr int kTerm = 15;
 const std::string kWho = "ddprun stop on node a";
-const StopOrder kAtOnce{.is_after_step = false, .reason = kWho};
-const StopOrder kAfterStep{.is_after_step = true, .reason = kWho};
+const StopOrder kAtOnce{.how = rendezvous::StopHow::kGracefully, .reason = kWho};
+const StopOrder kAfterStep{.how = rendezvous::StopHow::kAfterStep, .reason = kWho};
+const StopOrder kNow{.how = rendezvous::StopHow::kNow, .reason = kWho};
 
 // As the coordinator's machine makes it.
 Concluded StopVerdict() { return {Verdict{.exit_code = 143, .reason = "stopped by " + kWho}}; }
@@ -188,7 +189,8 @@ TEST_CASE(
   bench.Step(AgentStarted{});
   bench.Step(ContactMade{"a:29400"});
   bench.Assign(1);
-  CHECK(bench.Step(StopOrder{.is_after_step = true, .reason = kWho}) == "order-after-step");
+  CHECK(bench.Step(StopOrder{.how = rendezvous::StopHow::kAfterStep, .reason = kWho}) ==
+        "order-after-step");
   const ContactLost lost{.reason = "its machine is silent", .is_gone = true, .unanswered_for = 10s};
   CHECK(bench.Step(lost) ==
         "answer-after-step-alone order-after-step ask:" + kWho + " say stop:15");
@@ -204,6 +206,43 @@ TEST_CASE("stop order: workers that ignore SIGTERM, and a user who will not wait
   CHECK(bench.Step(SignalReceived{kTerm, false}) == "leave say");
   CHECK(bench.Step(SignalReceived{kTerm, true}) == "say kill");
   CHECK(bench.Step(WorkersGone{}) == Contains("end:143"));
+}
+
+TEST_CASE("stop order: --now kills the workers of every node") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  CHECK(bench.Step(kNow) == "order-now");
+  Concluded told = StopVerdict();
+  told.verdict.is_kill = true;
+  CHECK(bench.Step(told) == "answer-after-step-in-vain answer ack stop:15 say kill");
+  CHECK(bench.Step(WorkersGone{}) == Contains("end:143"));
+}
+
+TEST_CASE("stop order: --now kills the workers of a job that is being stopped") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  SUBCASE("by an order") {
+    bench.Step(StopVerdict());
+    CHECK(bench.Step(kNow) == "say kill answer");
+  }
+  SUBCASE("by a signal") {
+    bench.Step(SignalReceived{kTerm});
+    CHECK(bench.Step(kNow) == "say kill answer");
+  }
+  CHECK(bench.Step(WorkersGone{}) == Contains("end:143"));
+}
+
+TEST_CASE("stop order: --now with no coordinator to tell kills what this node runs") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  bench.Step(ContactLost{"timed out", false});
+  CHECK(bench.Step(kNow) == "answer-alone say order-now leave stop:15 say kill");
 }
 
 TEST_CASE("stop order: after the step workers are asked, once, on every node") {
@@ -333,7 +372,9 @@ TEST_CASE(
   Bench bench(2, {.orphan_timeout = 600s});
   bench.Run();
   bench.Step(rendezvous::ContactMade{"node1:29400", false});
-  const StopOrder after_step{true, "ddprun stop on node a"}, now{false, "ddprun stop on node a"};
+  using rendezvous::StopHow;
+  const StopOrder after_step{StopHow::kAfterStep, "ddprun stop on node a"},
+      now{StopHow::kGracefully, "ddprun stop on node a"};
   SUBCASE("at once") {
     CHECK(bench.Step(now) == "order");
     CHECK(bench.Step(after_step) == "order-after-step");

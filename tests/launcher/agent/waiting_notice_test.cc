@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "launcher/agent/agent_core.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
+
+using testing::Contains;
 
 using namespace std::chrono_literals;
 using rendezvous::Waiting;
@@ -92,23 +95,38 @@ TEST_CASE("waiting: a signal that ends it says so, and for what this node was wa
   CHECK(bench.At(0ms, SignalReceived{2}) == "");
 }
 
-TEST_CASE("stopping: what a further signal does is told, a second one where this is the first") {
+TEST_CASE("stopping: the first line says what grace is left and what ends it sooner") {
   struct Row {
-    int signal;
+    SignalReceived signal;
     std::string text;
   };
   const std::string kills = "stopping ranks 4-6; SIGKILL comes in 30 s; ";
+  const std::string how = "SIGQUIT or `ddprun stop --now` kills them now";
   const std::vector<Row> rows = {
-      {2, "SIGINT: " + kills + "a second SIGINT or SIGTERM kills them now"},
-      {15, "SIGTERM: " + kills + "a second SIGINT or SIGTERM kills them now"},
-      {1, "SIGHUP: " + kills + "SIGINT or SIGTERM kills them now"},
-      {3, "SIGQUIT: " + kills + "SIGINT or SIGTERM kills them now"}};
+      {{.signal = 2, .is_of_terminal = true}, "SIGINT: " + kills + "Ctrl-C again kills them now"},
+      {{.signal = 2}, "SIGINT: " + kills + how},
+      {{.signal = 15}, "SIGTERM: " + kills + how},
+      {{.signal = 1, .is_of_terminal = true}, "SIGHUP: " + kills + how},
+      {{.signal = 3}, "SIGQUIT: " + kills + how}};
   for (const Row& row : rows) {
     Bench bench;
     bench.Assign(0ms);
-    CHECK(bench.At(1ms, SignalReceived{row.signal}) == row.text);
+    CHECK(bench.At(1ms, row.signal) == row.text);
     CHECK(bench.At(2ms, SignalReceived{2, true}) == "SIGINT: killing ranks 4-6 now");
   }
+}
+
+TEST_CASE("stopping: an order that is passed on says nothing, one that is given anew is answered") {
+  Bench bench;
+  bench.Assign(0ms);
+  CHECK(bench.At(0ms, SignalReceived{15}) == Contains("SIGTERM: stopping ranks 4-6; "));
+  const SignalReceived again{.signal = 15, .is_again = true};
+  CHECK(bench.At(3ms, again) == "");
+  CHECK(bench.At(999ms, again) == "");
+  CHECK(bench.At(5s, again) ==
+        "SIGTERM again: still stopping ranks 4-6; SIGKILL comes in 25 s; "
+        "SIGQUIT or `ddprun stop --now` kills them now");
+  CHECK(bench.At(5s, again) == "");
 }
 
 TEST_CASE("stopping: only ranks that live are named, and the time that is left of the grace") {
@@ -117,20 +135,20 @@ TEST_CASE("stopping: only ranks that live are named, and the time that is left o
   bench.At(1ms, WorkerEnd{.local_rank = 1, .exit_code = 3});  // the others are stopped for it
   SUBCASE("two") {
     CHECK(bench.At(10s, SignalReceived{2}) ==
-          "SIGINT: stopping ranks 4, 6; SIGKILL comes in 21 s; a second SIGINT or SIGTERM kills "
-          "them now");
+          "SIGINT: stopping ranks 4, 6; SIGKILL comes in 21 s; SIGQUIT or `ddprun stop --now` "
+          "kills them now");
   }
   SUBCASE("one") {
     bench.At(1s, WorkerEnd{.local_rank = 2, .exit_code = 143, .signal = 15});
     CHECK(bench.At(10s, SignalReceived{2}) ==
-          "SIGINT: stopping rank 4; SIGKILL comes in 21 s; a second SIGINT or SIGTERM kills it "
-          "now");
+          "SIGINT: stopping rank 4; SIGKILL comes in 21 s; SIGQUIT or `ddprun stop --now` kills "
+          "it now");
   }
   SUBCASE("none, but what they left") {
     for (const int local_rank : {0, 2}) bench.At(1s, WorkerEnd{.local_rank = local_rank});
     CHECK(bench.At(31s, SignalReceived{2}) ==
-          "SIGINT: stopping what the workers left; SIGKILL comes in 0 s; a second SIGINT or "
-          "SIGTERM kills them now");
+          "SIGINT: stopping what the workers left; SIGKILL comes in 0 s; SIGQUIT or `ddprun "
+          "stop --now` kills them now");
     CHECK(bench.At(32s, SignalReceived{2, true}) == "SIGINT: killing what the workers left now");
   }
 }

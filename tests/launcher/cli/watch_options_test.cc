@@ -95,7 +95,9 @@ TEST_CASE("ask options: the job stands anywhere among the options, or is left ou
   CHECK(AskOf({"dump", "--ranks", "0,12", "--dir", "x", "7"}).job == "7");
   CHECK(AskOf({"dump", "--ranks", "12,0"}).ranks == std::vector<int>{0, 12});
   CHECK(AskOf({"dump", "--dir=x"}).directory == "x");
-  CHECK(AskOf({"stop", "--after-step", "job-1"}).is_after_step);
+  CHECK(AskOf({"stop", "job-1"}).stop_how == rendezvous::StopHow::kGracefully);
+  CHECK(AskOf({"stop", "--after-step", "job-1"}).stop_how == rendezvous::StopHow::kAfterStep);
+  CHECK(AskOf({"stop", "--now", "job-1"}).stop_how == rendezvous::StopHow::kNow);
   // A beginning of an option has its value behind it, too.
   CHECK(AskOf({"status", "--coord", "h:29400"}).job == "");
   CHECK(AskOf({"status", "--coord", "h:29400"}).coordinator == Endpoint{"h", 29400});

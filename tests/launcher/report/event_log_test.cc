@@ -200,13 +200,15 @@ TEST_CASE("events: who asks to stop, and how, is told; nothing follows the job's
   job.Hear(StopAsked{"SIGUSR1"});
   CHECK(job.Last().get<std::string>("how") == "after step");
   CHECK(job.Last().get<std::string>("why") == "SIGUSR1");
-  job.Hear(StopOrder{.is_after_step = true, .reason = "ddprun stop on node a"});
+  job.Hear(StopOrder{.how = rendezvous::StopHow::kAfterStep, .reason = "ddprun stop on node a"});
   const size_t told = job.lines.size();
   job.Hear(rendezvous::StopRequested{"ddprun stop on node a"});  // comes back
   CHECK(job.lines.size() == told);
   job.Hear(rendezvous::StopRequested{"ddprun stop on node b"});
   CHECK(job.Last().get<std::string>("why") == "ddprun stop on node b");
   job.Hear(SignalReceived{.signal = 15});
+  CHECK(job.Last().get<std::string>("how") == "at once");
+  job.Hear(SignalReceived{.signal = 15, .is_again = true});
   CHECK(job.Last().get<std::string>("how") == "at once");
   job.Hear(SignalReceived{.signal = 15, .is_kill = true});
   CHECK(job.Last().get<std::string>("how") == "kill");

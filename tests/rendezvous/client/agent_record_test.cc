@@ -220,11 +220,11 @@ std::string SayAll(AgentRecord& record) {
   std::string said;
   while (const std::optional<Event> event = record.NextToSay(kNow)) {
     const auto* stop = std::get_if<StopOrdered>(&*event);
-    said +=
-        (said.empty() ? "" : " ") + std::string(std::holds_alternative<NodeJoined>(*event) ? "join"
-                                                : stop == nullptr                          ? "fact"
-                                                : stop->is_after_step ? "stop-after-step"
-                                                                      : "stop");
+    said += (said.empty() ? "" : " ") +
+            std::string(std::holds_alternative<NodeJoined>(*event) ? "join"
+                        : stop == nullptr                          ? "fact"
+                        : stop->how == StopHow::kAfterStep         ? "stop-after-step"
+                                                                   : "stop");
   }
   CHECK_FALSE(record.has_unsaid());
   return said;
@@ -232,7 +232,7 @@ std::string SayAll(AgentRecord& record) {
 
 TEST_CASE("record: an order to stop is said behind the join, and again in each session") {
   AgentRecord record = AssignedToRound1();
-  record.OrderStop(false, "ddprun stop on node a");
+  record.OrderStop(StopHow::kGracefully, "ddprun stop on node a");
   CHECK(record.has_unsaid());
   const auto event = record.NextToSay(kNow);
   REQUIRE(event);
@@ -247,7 +247,7 @@ TEST_CASE("record: an order to stop is said behind the join, and again in each s
 
 TEST_CASE("record: an order to stop outlives the round in which it was given") {
   AgentRecord record = AssignedToRound1();
-  record.OrderStop(true, "x");
+  record.OrderStop(StopHow::kAfterStep, "x");
   SUBCASE("it has not been said yet when the node joins again") {
     REQUIRE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"}));
     record.Join(NodeInfo{});
@@ -275,25 +275,25 @@ TEST_CASE("record: an order to stop outlives the round in which it was given") {
 TEST_CASE(
     "record: orders to stop are kept once, however often they are given; at once goes first") {
   AgentRecord record = AssignedToRound1();
-  record.OrderStop(true, "x");
-  record.OrderStop(true, "x");
+  record.OrderStop(StopHow::kAfterStep, "x");
+  record.OrderStop(StopHow::kAfterStep, "x");
   CHECK(SayAll(record) == "stop-after-step");
-  for (int i = 0; i < 100; ++i) record.OrderStop(true, "y");
+  for (int i = 0; i < 100; ++i) record.OrderStop(StopHow::kAfterStep, "y");
   CHECK(SayAll(record) == "");
-  record.OrderStop(false, "x");
-  record.OrderStop(true, "x");
+  record.OrderStop(StopHow::kGracefully, "x");
+  record.OrderStop(StopHow::kAfterStep, "x");
   CHECK(SayAll(record) == "stop");
-  record.OrderStop(false, "x");
+  record.OrderStop(StopHow::kGracefully, "x");
   record.StartSession();
   CHECK(SayAll(record) == "join stop");
 }
 
 TEST_CASE("record: an order to stop is for this job alone") {
   AgentRecord nowhere{Policy{}};
-  nowhere.OrderStop(false, "x");  // before any join there is nobody to tell
+  nowhere.OrderStop(StopHow::kGracefully, "x");  // before any join there is nobody to tell
   CHECK_FALSE(nowhere.has_unsaid());
   AgentRecord record = AssignedToRound1();
-  record.OrderStop(false, "x");
+  record.OrderStop(StopHow::kGracefully, "x");
   CHECK_FALSE(record.Hear(kOther, Refuse{{}, Refusal::kOtherJob, "another job"}));
   record.StartSession();
   CHECK(SayAll(record) == "join");

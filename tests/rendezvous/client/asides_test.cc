@@ -43,7 +43,7 @@ TEST_CASE("asides: facts of the job go first, and beats wait for both") {
   CHECK(bench.Step(Ask("one")) == "say question one");
   CHECK(bench.Step(Ask("two")) == "");
   CHECK(bench.Step(ReportCommand{Round{1}, WorkersFailed{}, bench.now}) == "");
-  CHECK(bench.Step(StopCommand{false, "x"}) == "");
+  CHECK(bench.Step(StopCommand{StopHow::kGracefully, "x"}) == "");
   bench.now += seconds(2);  // a beat is due
   CHECK(bench.Step(Said{}) == "say stop");
   CHECK(bench.Step(Said{}) == "say failed");
@@ -87,7 +87,7 @@ TEST_CASE("asides: the end of contact waits for none") {
 
 TEST_CASE("asides: an order to stop is said again over a new link, and behind the next join") {
   ContactBench bench = AssignedBench();
-  CHECK(bench.Step(StopCommand{true, "x"}) == "say stop after step");
+  CHECK(bench.Step(StopCommand{StopHow::kAfterStep, "x"}) == "say stop after step");
   CHECK(bench.Step(kBroken) == "emit lost; look");
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
   CHECK(bench.Step(Said{}) == "say stop after step");
@@ -96,7 +96,7 @@ TEST_CASE("asides: an order to stop is said again over a new link, and behind th
   // Given while another word is under way, and the round ends meanwhile.
   ContactBench busy = AssignedBench();
   CHECK(busy.Step(Ask("one")) == "say question one");
-  CHECK(busy.Step(StopCommand{false, "x"}) == "");
+  CHECK(busy.Step(StopCommand{StopHow::kGracefully, "x"}) == "");
   CHECK(busy.Step(Heard{JobInstance{1, 2}, Drain{{}, Epoch{5}, Round{1}, "y"}}) == "emit drained");
   CHECK(busy.Step(JoinCommand{}) == "");
   CHECK(busy.Step(Said{}) == "say join");

@@ -23,7 +23,9 @@ struct SaidLine {
   std::string operator()(const QuestionAsked& e) { return "question " + e.question.body; }
   std::string operator()(const AnswerGiven& e) { return "answer " + std::to_string(e.id); }
   std::string operator()(const StopOrdered& e) {
-    return e.is_after_step ? "stop after step" : "stop";
+    return e.how == StopHow::kAfterStep ? "stop after step"
+           : e.how == StopHow::kNow     ? "stop now"
+                                        : "stop";
   }
   std::string operator()(const SessionBroken&) { return "broken"; }
   std::string operator()(const Recorded&) { return "recorded"; }

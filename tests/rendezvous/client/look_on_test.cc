@@ -227,13 +227,13 @@ TEST_CASE("questions: a node that leaves is not waited for") {
 
 TEST_CASE("questions: an order to stop reaches every node, at once or after the step") {
   Job job;
-  job.a.client->OrderStop(true, "ddprun stop on node a");
+  job.a.client->OrderStop(StopHow::kAfterStep, "ddprun stop on node a");
   for (Node* node : {&job.a, &job.b}) {
     const auto told = node->log.Await<StopRequested>();
     REQUIRE_MESSAGE(told, node->log.Text());
     CHECK(told->reason == "ddprun stop on node a");
   }
-  job.b.client->OrderStop(false, "ddprun stop on node b");
+  job.b.client->OrderStop(StopHow::kGracefully, "ddprun stop on node b");
   for (Node* node : {&job.a, &job.b}) {
     const auto concluded = node->log.Await<Concluded>();
     REQUIRE_MESSAGE(concluded, node->log.Text());

@@ -215,7 +215,8 @@ void InvariantChecker::Hear(const Event& event) {
     }
   }
   const auto* stop = std::get_if<StopOrdered>(&event);
-  if (stop != nullptr && !stop->is_after_step && node_of_.contains(stop->stamp.session)) {
+  if (stop != nullptr && stop->how != StopHow::kAfterStep &&
+      node_of_.contains(stop->stamp.session)) {
     is_stop_ordered_ = true;
   }
   if (const auto* failed = std::get_if<WorkersFailed>(&event)) {

@@ -32,7 +32,8 @@ class Job {
     return Step(at, testing::Join(policy_, name, session));
   }
   std::vector<Action> Stop(Duration at, uint64_t session) {
-    return Step(at, StopOrdered{Stamp{SessionId{session}, {}, {}, {}}, false, "ddprun stop"});
+    return Step(at, StopOrdered{Stamp{SessionId{session}, {}, {}, {}}, StopHow::kGracefully,
+                                "ddprun stop"});
   }
   const RendezvousMachine& machine() const { return machine_; }
 
@@ -186,7 +187,8 @@ TEST_CASE("text: questions, answers and stops read as lines") {
   CHECK(RenderEvent(QuestionAsked{stamp, {.id = 3, .to = NodeId{"b"}, .body = "x"}}) ==
         "question session=2 stamp=1.1 id=3 to=b");
   CHECK(RenderEvent(AnswerGiven{stamp, 3, "four"}) == "answer session=2 stamp=1.1 id=3 bytes=4");
-  CHECK(RenderEvent(StopOrdered{stamp, true, "x"}) == "stop session=2 stamp=1.1 after_step \"x\"");
+  CHECK(RenderEvent(StopOrdered{stamp, StopHow::kAfterStep, "x"}) ==
+        "stop session=2 stamp=1.1 after_step \"x\"");
   CHECK(RenderAction(AskNode{SessionId{2}, 3, "x"}) == "ask id=3");
   CHECK(RenderAction(TellToStop{SessionId{2}, "x"}) == "stop_after_step \"x\"");
   GiveAnswers given{.session = SessionId{2}, .id = 3, .answers = {{}}, .is_last = false};

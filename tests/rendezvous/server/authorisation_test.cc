@@ -51,7 +51,7 @@ std::vector<Row> Table() {
       {"verdict_ack", VerdictAcked{}, false, false, false},  // as there is no verdict yet
       {"question", QuestionAsked{{}, {.id = 1, .to = {}, .body = "x"}}, false, true, true},
       {"answer", AnswerGiven{{}, 1, "x"}, false, true, true},
-      {"stop", StopOrdered{{}, false, "x"}, false, true, true},
+      {"stop", StopOrdered{{}, StopHow::kGracefully, "x"}, false, true, true},
   };
 }
 

@@ -49,7 +49,7 @@ TEST_CASE("grpc: answers that an agent has not read yet do not cost it its place
     REQUIRE(log.Await<Answered>());
   }
   // What is not an answer passes them.
-  other->OrderStop(true, "why not");
+  other->OrderStop(StopHow::kAfterStep, "why not");
   uint64_t answers = 0, answers_before_stop = kQuestions;
   v1::CoordinatorMessage message;
   while (answers < kQuestions && stream->Read(&message)) {

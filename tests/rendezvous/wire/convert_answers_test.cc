@@ -55,10 +55,9 @@ TEST_CASE("convert answers: what an agent asks, answers and orders survives the 
   CHECK(answer.id == 6);
   CHECK(answer.body == kBytes);
   CHECK(answer.stamp.instance == JobInstance{1, 2});
-  for (const bool is_after_step : {false, true}) {
-    const auto stop =
-        std::get<StopOrdered>(ThroughWire(Event(StopOrdered{kStamp, is_after_step, "who"})));
-    CHECK(stop.is_after_step == is_after_step);
+  for (const StopHow how : {StopHow::kAfterStep, StopHow::kGracefully, StopHow::kNow}) {
+    const auto stop = std::get<StopOrdered>(ThroughWire(Event(StopOrdered{kStamp, how, "who"})));
+    CHECK(stop.how == how);
     CHECK(stop.reason == "who");
   }
 }
