@@ -1,5 +1,7 @@
 #include "process/failure_text.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -14,7 +16,15 @@ std::string ErrorText(int error) {
 
 std::string FailureText(const std::string& operation, int error) {
   std::string text = operation + ": " + ErrorText(error);
-  if (error == EAGAIN) text += "; a limit on processes is reached (ulimit -u, pids.max)";
+  // The kernel says the same of a thread whose stack the limit on memory leaves no room for.
+  rlimit memory{};
+  const bool is_memory_limited =
+      getrlimit(RLIMIT_AS, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY;
+  if (error == EAGAIN) {
+    text += is_memory_limited ? "; a limit on processes (ulimit -u, pids.max) or that on memory "
+                                "(ulimit -v) is reached"
+                              : "; a limit on processes is reached (ulimit -u, pids.max)";
+  }
   if (error == EMFILE) text += "; the limit on open files is reached (ulimit -n)";
   return text;
 }

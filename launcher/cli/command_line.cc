@@ -62,6 +62,12 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
     known.push_back(
         absl::StrCat("--", row.name, row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
   }
+  // Of `ddprun status --job X`.
+  if (command.takes_job && (word == "--job" || word.starts_with("--job="))) {
+    return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(word),
+                                             "; the job is an argument: ddprun ", command.name,
+                                             " JOB"));
+  }
   return InvalidArgumentError(
       absl::StrCat(word.starts_with('-') ? "unknown option " : "unexpected argument ", Quoted(word),
                    "; expected ", absl::StrJoin(known, ", "), " (a program of the name ",

@@ -98,7 +98,9 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
   return NotFound(
       name,
       absl::StrCat("not found in PATH; expected a command or the path of a file",
-                   meant.empty() ? "" : absl::StrCat("; did you mean 'ddprun ", meant, "'?"),
+                   name == "help"  ? "; did you mean 'ddprun --help'?"
+                   : meant.empty() ? ""
+                                   : absl::StrCat("; did you mean 'ddprun ", meant, "'?"),
                    is_port ? absl::StrCat("; a port stands behind '=': --dashboard=", name) : ""));
 }
 

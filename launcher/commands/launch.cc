@@ -34,8 +34,10 @@
 #include "launcher/test_gates.h"
 #include "rendezvous/base/allowed_cpus.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/listening_socket.h"
 #include "rendezvous/net/peer_user.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -181,6 +183,17 @@ void WarnOfOtherUsers(LaunchConfig& config, bool has_secret) {
   config.warnings.push_back(kNobodyKnownText);
 }
 
+// Workers wait for their store there. A relay may lead from it to this node.
+void WarnOfLocalAddr(LaunchConfig& config) {
+  if (config.rendezvous == RendezvousKind::kStatic) return;  // it is not used
+  const auto address = rendezvous::ParseIp(config.local_addr, 0);
+  if (!address || rendezvous::IsLoopback(config.local_addr)) return;
+  if (!rendezvous::InterfaceOf(*address).empty()) return;
+  config.warnings.push_back(absl::StrCat(
+      config.SourceOf("local_addr"), " ", config.local_addr,
+      ": no interface of this machine has this address; workers hang unless it leads here"));
+}
+
 // The folder has a random part.
 void SayPlaceOfLogs(const LaunchConfig& config, LogRouter& logs) {
   const std::string folder = logs.run_folder();
@@ -244,6 +257,7 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   }
   WarnOfOpenKey(config);
   WarnOfOtherUsers(config, *identity != nullptr);
+  WarnOfLocalAddr(config);
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
   const absl::StatusOr<ProcessBaseline> baseline = PrepareProcess(config, recorded);

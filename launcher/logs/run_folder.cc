@@ -111,7 +111,14 @@ absl::Status RunFolder::MakeRunFolder() {
 absl::StatusOr<std::string> RunFolder::MakeTemporary() {
   absl::StatusOr<std::string> made = absl::NotFoundError("");
   if (HasRoom(options_.memory_dir)) made = MakeTemporaryIn(options_.memory_dir);
-  return made.ok() ? made : MakeTemporaryIn(options_.temp_dir);
+  if (!made.ok()) made = MakeTemporaryIn(options_.temp_dir);
+  if (made.ok() || options_.temp_dir == options_.last_dir) return made;
+  // As Python's tempfile, and so torchrun, where TMPDIR names what is not there.
+  absl::StatusOr<std::string> last = MakeTemporaryIn(options_.last_dir);
+  if (last.ok()) return last;
+  return absl::Status(made.status().code(),
+                      absl::StrCat(made.status().message(), "; ", last.status().message(),
+                                   " (TMPDIR or --log_dir may name another folder)"));
 }
 
 absl::StatusOr<std::string> RunFolder::MakeTemporaryIn(const std::string& parent) {

@@ -20,11 +20,12 @@ class RunFolder {
     std::string
         node{};  // likewise, behind it in log_dir: where several nodes may share that; or ""
     std::string temp_dir = "/tmp";
+    std::string last_dir = "/tmp";  // where temp_dir cannot be used
     // Tried before temp_dir while it can be written and has room; "": none.
     std::string memory_dir{};
     // For MemoryFolder, in place of memory_dir.
     std::string shared_memory_dir = "/dev/shm";
-    // Told of each folder made below those three.
+    // Told of each folder made below those four.
     std::function<void(const std::string&)> on_temporary{};
   };
 

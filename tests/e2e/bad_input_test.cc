@@ -151,6 +151,9 @@ TEST_CASE("bad input: an address of another machine, or one that nobody reads, i
     auto ddprun = job.Run({std::string("--local_addr=") + address}, {"env:MASTER_ADDR"});
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
     CHECK(ddprun->out() == std::string("MASTER_ADDR=") + address + "\n");
+    const bool is_literal = std::string(address) != "localhost";
+    CHECK((ddprun->err() == Contains(": no interface of this machine has this address")) ==
+          is_literal);
   }
   Job job;
   auto ddprun = job.RunRaw({"--local_addr=no-such-host.invalid", "--master_addr=127.0.0.1",

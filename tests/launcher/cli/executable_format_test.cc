@@ -42,9 +42,14 @@ TEST_CASE("executable format: what the kernel runs has no problem") {
   CHECK(InspectExecutable("/").problem == "");
 }
 
-TEST_CASE("executable format: a text without '#!' is the shell's, an empty one too") {
+TEST_CASE("executable format: an empty file runs nothing, which is seldom meant") {
   const testing::TempDir dir;
-  for (const std::string text : {"echo hello\n", "", "#", "# comment\n", "#!\n", "#! \t\n"}) {
+  CHECK(InspectExecutable(WriteProgram(dir, "run", "")).problem == "is an empty file");
+}
+
+TEST_CASE("executable format: a text without '#!' is the shell's") {
+  const testing::TempDir dir;
+  for (const std::string text : {"echo hello\n", "#", "# comment\n", "#!\n", "#! \t\n"}) {
     CAPTURE(text);
     const ExecutableFormat format = InspectExecutable(WriteProgram(dir, "run", text));
     CHECK(format.problem == "");

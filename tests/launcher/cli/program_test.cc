@@ -225,6 +225,7 @@ TEST_CASE("program: a name near a command's is asked back when there is no such 
           "you mean 'ddprun coordinator'?");
   }
   CHECK(FailureOf("docter", environment).message.ends_with("; did you mean 'ddprun doctor'?"));
+  CHECK(FailureOf("help", environment).message.ends_with("; did you mean 'ddprun --help'?"));
   CHECK(FailureOf("docter", environment).exit_code == 127);
   for (const char* other : {"train", "./docter", "python3"}) {
     CHECK(FailureOf(other, environment).message != Contains("did you mean"));

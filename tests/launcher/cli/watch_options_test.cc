@@ -117,6 +117,9 @@ TEST_CASE("ask options: what is wrong is said with what is right") {
   CHECK(ErrorOf({"status", "a", "b"}).find("status: unexpected argument 'b'") == 0);
   CHECK(ErrorOf({"list", "a"}).find("list: unexpected argument 'a'") == 0);
   CHECK(ErrorOf({"stop", "--json"}).find("stop: unknown option '--json'") == 0);
+  CHECK(ErrorOf({"status", "--job", "X"}) ==
+        Contains("unknown option '--job'; the job is an argument: ddprun status JOB"));
+  CHECK(ErrorOf({"stop", "--now", "--after_step"}) == Contains("give one of them"));
   CHECK(ErrorOf({"logs"}) == "logs: --rank=N is needed: whose output?");
   CHECK(ErrorOf({"logs", "--rank=x"}).find("logs: --rank 'x': ") == 0);
   CHECK(ErrorOf({"logs", "--rank=-1"}).find("logs: --rank '-1': ") == 0);

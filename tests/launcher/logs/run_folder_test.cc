@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/process/owner_tag.h"
+#include "tests/support/contains.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_dir.h"
 
@@ -116,6 +117,24 @@ TEST_CASE("run folder: memory without room gives way to the temporary directory"
   folder->BeginAttempt(0);
   CHECK(folder->MakeWorkerFolder(0).value().rfind(dir.path().string() + "/ddprun_j_", 0) == 0);
   umount2(memory.path().c_str(), MNT_DETACH);
+}
+
+TEST_CASE("run folder: where TMPDIR cannot be used another folder is, or both are named") {
+  const testing::TempDir dir;
+  const std::string last = dir.path().string();
+  auto folder = RunFolder::Create({.run_id = "j", .temp_dir = "/no/such", .last_dir = last});
+  REQUIRE(folder.ok());
+  folder->BeginAttempt(0);
+  CHECK(folder->MakeWorkerFolder(0).value().starts_with(last + "/ddprun_j_"));
+
+  auto nowhere = RunFolder::Create({.run_id = "j", .temp_dir = "/no/such", .last_dir = "/none"});
+  REQUIRE(nowhere.ok());
+  nowhere->BeginAttempt(0);
+  const std::string message(nowhere->MakeWorkerFolder(0).status().message());
+  for (const char* part :
+       {"/no/such: ", "/none: ", "(TMPDIR or --log_dir may name another folder)"}) {
+    CHECK(message == Contains(part));
+  }
 }
 
 TEST_CASE("run folder: memory that is mapped is nowhere else, and is shared with the error files") {
