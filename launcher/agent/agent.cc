@@ -285,7 +285,6 @@ void Agent::On(const WorkerStarted& event) {
   if (timers_) timers_->WorkerRuns(event.pid);
   if (!prepared_.stdio.empty()) return;
   prepared_.round_key.Reset();
-  NoteBaseline();
   SayRunning();
   if (std::exchange(has_swept_, true)) return;
   if (setup_.config.rendezvous == RendezvousKind::kStandalone) OpenControl(kControlDelay);

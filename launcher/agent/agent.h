@@ -157,19 +157,15 @@ class Agent {
   void ServeWatchers(WatchSockets sockets);
   void OnLook(const std::shared_ptr<const JobSnapshot>& snapshot);
   void OnHang(const HangFound& hang, const JobView& job);
-  // The workers run: what the kernel counts from here on is theirs.
-  void NoteBaseline();
   void SayRunning();
   void SayProgress(const JobSnapshot& snapshot);
   // One line of ours for the user.
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
   // folders and files. An error is this machine's.
-  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared,
-                                                  std::shared_ptr<StopFile> stop_file);
-  // Likewise: gives `prepared` the file of the round before, or another where that has gone.
-  void MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
-                    std::shared_ptr<StopFile> before);
+  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared);
+  // Likewise: gives `prepared` the file of the round before, or another if that has gone.
+  void MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted);
   void Adopt(PreparedWorkers prepared);
   // Calls `then` with whether the signal that came just now was sent to the workers, too: at once
   // where it cannot have been, or after kWitnessWindow. Again within that: the two are one wish.
@@ -202,6 +198,9 @@ class Agent {
   WorkerGroup group_;
   PreparedWorkers prepared_;             // those not started yet
   std::shared_ptr<StopFile> stop_file_;  // null: none was made, or not yet
+  // The last one made: workers_files_'s alone. A round that ends before its files are made leaves
+  // it to the next round.
+  std::shared_ptr<StopFile> made_stop_file_;
   bool is_stop_asked_ = false;
   bool is_ask_in_vain_ = false;  // it could not be made
   // Work that may take long, each kind behind its own alone: what the workers' output and files

@@ -74,7 +74,7 @@ void Agent::Do(const PrepareWorkers& action) {
   prepared_ = {};
   workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
       "logs", "the folder of the workers' files", kFileTimeout,
-      [this, shared, before = stop_file_] { return MakeWorkerFiles(shared, before); },
+      [this, shared] { return MakeWorkerFiles(shared); },
       [this, to = action.assignment](std::optional<absl::StatusOr<PreparedWorkers>> made) {
         if (!made) return;  // the core has given it up long ago
         if (!made->ok()) {
@@ -87,19 +87,19 @@ void Agent::Do(const PrepareWorkers& action) {
       });
 }
 
-void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted,
-                         std::shared_ptr<StopFile> before) {
-  prepared.stop_file = std::move(before);
+void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted) {
   const bool is_asking_wanted = setup_.config.preempt_signal != 0;
-  if (prepared.stop_file != nullptr && prepared.stop_file->Exists()) return;
-  prepared.stop_file = nullptr;
+  if (made_stop_file_ != nullptr && made_stop_file_->Exists()) {
+    prepared.stop_file = made_stop_file_;
+    return;
+  }
   const absl::StatusOr<std::string> folder = logs_.MemoryFolder();
   absl::Status status = folder.status();
   if (folder.ok()) {
     workers_files_.Touch(*folder);
     absl::StatusOr<std::unique_ptr<StopFile>> made = StopFile::Make(*folder);
     status = made.status();
-    if (made.ok()) prepared.stop_file = *std::move(made);
+    if (made.ok()) prepared.stop_file = made_stop_file_ = *std::move(made);
   }
   // `ddprun stop --after_step` says so when it comes to it.
   if (status.ok() || (!is_asking_wanted && !is_progress_wanted)) return;
@@ -130,15 +130,15 @@ void Agent::Do(const AskToStop& action) {
                    " to save and stop"));
 }
 
-absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared,
-                                                              std::shared_ptr<StopFile> stop_file) {
+absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared) {
   const rendezvous::Assignment& assignment = shared.assignment;
   logs_.BeginRound(assignment.restart_count);
+  *oom_baseline_ = ReadOomBaseline();  // what the kernel counts from here on is the workers'
   PreparedWorkers prepared;
   const bool is_progress_wanted =
       progress_ != nullptr && progress_->is_wanted() && assignment.first_rank == 0;
   const bool is_server_wanted = setup_.environment.Get("DDPRUN_WORKER_SERVER") == "1";
-  MakeStopFile(prepared, is_progress_wanted, std::move(stop_file));
+  MakeStopFile(prepared, is_progress_wanted);
   if (prepared.stop_file != nullptr) {
     shared.stop_file = prepared.stop_file->path();
     if (is_progress_wanted) shared.progress_file = prepared.stop_file->path();

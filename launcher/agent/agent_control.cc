@@ -183,17 +183,7 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
   report.is_hang = true;
   report.message = "hang: " + hang.text;
   report.unix_time_ms = UnixTimeMs();
-  Feed(HangJudged{std::move(report)});
-}
-
-void Agent::NoteBaseline() {
-  workers_files_.Ask<bool>(
-      "memory", "/proc", kCleanUpTimeout,
-      [baseline = oom_baseline_] {
-        *baseline = ReadOomBaseline();
-        return true;
-      },
-      [](std::optional<bool>) {});
+  Feed(HangJudged{Round{job.round}, std::move(report)});
 }
 
 void Agent::SayRunning() {

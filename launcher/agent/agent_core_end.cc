@@ -309,6 +309,7 @@ std::string AgentCore::LiveRanks() const {
 
 void AgentCore::On(const HangJudged& event) {
   if (state_ != State::kRunning && state_ != State::kSucceeded) return;
+  if (event.round != assignment_.round) return;
   actions_.push_back(ReportFailure{assignment_.round, event.report, now_});
   // What hangs has been told.
   Tell("--on_hang=restart: stopping the ranks", HasBudget() ? " to start them anew" : "");

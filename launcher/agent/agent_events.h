@@ -39,6 +39,7 @@ struct StopOrder {
 };
 // --on_hang=restart: the round is to end as if that worker had failed.
 struct HangJudged {
+  Round round;  // the judgement may come when that one is over
   rendezvous::FailureReport report;
 };
 struct SignalReceived {

@@ -85,8 +85,13 @@ absl::StatusOr<ControlReply> AskControl(const std::string& socket_path, const st
     const ssize_t got = recv(fd->get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     boost::system::error_code error;
+    if (got <= 0 && !parser.got_some()) {
+      return absl::UnavailableError(
+          absl::StrCat("the ddprun behind ", EscapeControl(socket_path),
+                       " has not taken the question: it has ended, or too many ask at once"));
+    }
     if (got <= 0) {
-      if (parser.got_some()) parser.put_eof(error);
+      parser.put_eof(error);
       if (error || !parser.is_done()) {
         return absl::UnavailableError(absl::StrCat("the ddprun behind ", EscapeControl(socket_path),
                                                    " has ended in the middle of its answer"));

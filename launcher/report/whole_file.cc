@@ -24,12 +24,15 @@ absl::Status Failed(const char* what, const std::string& path, int error) {
 
 // `name` becomes the temporary file's. Readable as any file of the user's: the kernel applies the
 // umask, which a process with threads can neither read nor set without another's file being made
-// meanwhile under the wrong one.
-UniqueFd OpenTemporary(const std::string& path, std::string& name) {
+// meanwhile under the wrong one. In place of a file it has that one's `mode`; -1: there is none.
+UniqueFd OpenTemporary(const std::string& path, int mode, std::string& name) {
   std::random_device random;
   name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8),
                       absl::Hex(random(), absl::kZeroPad8));
-  return UniqueFd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode < 0 ? 0666 : 0600));
+  if (!fd.is_open() || mode < 0 || fchmod(fd.get(), static_cast<mode_t>(mode)) == 0) return fd;
+  unlink(name.c_str());
+  return UniqueFd();
 }
 
 absl::Status WriteInPlace(const std::string& path, absl::string_view text) {
@@ -45,9 +48,11 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
   if (const std::optional<int> own = OwnDescriptor(path)) return WriteAll(*own, text, path);
   struct stat about {};
   // A link or a device keeps being what it is.
-  const bool is_special = lstat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode);
+  const bool is_there = lstat(path.c_str(), &about) == 0;
+  const bool is_special = is_there && !S_ISREG(about.st_mode);
+  const int mode = is_there ? static_cast<int>(about.st_mode & 07777) : -1;
   std::string name;
-  const UniqueFd fd = is_special ? UniqueFd() : OpenTemporary(path, name);
+  const UniqueFd fd = is_special ? UniqueFd() : OpenTemporary(path, mode, name);
   if (!fd.is_open()) return WriteInPlace(path, text);
   absl::Status status = WriteAll(fd.get(), text, path);
   if (status.ok() && rename(name.c_str(), path.c_str()) == 0) return absl::OkStatus();
@@ -80,7 +85,7 @@ absl::Status CheckWritable(const std::string& path) {
   const absl::StatusOr<std::string> end = EndOfOwnLinks(path);
   if (!end.ok()) return end.status();
   std::string name;
-  const UniqueFd fd = OpenTemporary(*end, name);
+  const UniqueFd fd = OpenTemporary(*end, -1, name);
   if (!fd.is_open()) {
     const int error = errno;
     const std::string leads = *end == path ? "" : absl::StrCat(" (a link to ", *end, ")");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -104,11 +105,10 @@ void EndFirstFailed(JobView& job) {
 }
 
 JobView AssembleJob(JobView job, const rendezvous::GiveAnswers& answers, TimePoint now) {
+  std::set<std::string> known;  // of thousands of nodes
+  for (const NodeView& node : job.nodes) known.insert(node.id);
   for (const rendezvous::NodeAnswer& answer : answers.answers) {
-    const bool is_known =
-        std::any_of(job.nodes.begin(), job.nodes.end(),
-                    [&](const NodeView& node) { return node.id == answer.node.value; });
-    if (is_known) continue;
+    if (!known.insert(answer.node.value).second) continue;
     absl::StatusOr<NodeView> node = ParseNodeJson(answer.body);
     if (!node.ok()) {
       job.silent_nodes.push_back(EscapeControl(answer.host));

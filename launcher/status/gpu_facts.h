@@ -58,6 +58,10 @@ class GpuWatch {
   GpuWatch& operator=(const GpuWatch&) = delete;
 
   GpuReading Read(TimePoint now) const;
+  // No further call begins.
+  void End();
+  // Whether no call is under way: only then may the process's own end run the library's.
+  bool is_idle() const;
   bool has_thread() const { return shared_ != nullptr; }
 
  private:

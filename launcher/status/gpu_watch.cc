@@ -190,16 +190,16 @@ struct GpuWatch::Shared {
 };
 
 void GpuWatch::Run(const std::shared_ptr<Shared>& shared) {
-  Library library;
+  std::optional<Library> library(std::in_place);
   const auto begin = [&] {
     const std::lock_guard lock(shared->mutex);
     shared->call_began = SteadyNow();
   };
   begin();
-  std::string error = library.Open(shared->library);
-  while (error.empty() && !library.is_empty()) {
+  std::string error = library->Open(shared->library);
+  while (error.empty() && !library->is_empty()) {
     begin();
-    std::vector<GpuFacts> gpus = library.Look();
+    std::vector<GpuFacts> gpus = library->Look();
     std::unique_lock lock(shared->mutex);
     shared->call_began.reset();
     shared->gpus = std::move(gpus);
@@ -207,6 +207,8 @@ void GpuWatch::Run(const std::shared_ptr<Shared>& shared) {
     shared->changed.wait_for(lock, shared->options.every, [&] { return shared->is_to_end; });
     if (shared->is_to_end) break;
   }
+  begin();
+  library.reset();  // its end calls the driver, too
   const std::lock_guard lock(shared->mutex);
   shared->call_began.reset();
   shared->error = std::move(error);
@@ -229,11 +231,23 @@ GpuWatch::GpuWatch(Options options) {
   }
 }
 
-GpuWatch::~GpuWatch() {
+void GpuWatch::End() {
   if (shared_ == nullptr) return;
-  std::unique_lock lock(shared_->mutex);
+  const std::lock_guard lock(shared_->mutex);
   shared_->is_to_end = true;
   shared_->changed.notify_all();
+}
+
+bool GpuWatch::is_idle() const {
+  if (shared_ == nullptr) return true;
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->has_ended || (shared_->is_to_end && !shared_->call_began);
+}
+
+GpuWatch::~GpuWatch() {
+  if (shared_ == nullptr) return;
+  End();
+  std::unique_lock lock(shared_->mutex);
   shared_->changed.wait_for(lock, kFarewell, [&] { return shared_->has_ended; });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -69,13 +70,12 @@ struct JobWatch::Judging {
     if (is_cut_off && job.round > 0 && !job.is_ending && job.state != "stopping") {
       job.coordinator_silent_s = AgeOf(*cut_off_since, now);
     }
+    const std::set<std::string> silent(job.silent_nodes.begin(), job.silent_nodes.end());
+    std::set<std::string> there;
+    for (const NodeView& node : job.nodes) there.insert(node.id);
     for (const auto& [id, last] : nodes) {
-      const bool is_silent =
-          is_cut_off || std::find(job.silent_nodes.begin(), job.silent_nodes.end(),
-                                  last.view.host) != job.silent_nodes.end();
-      const bool is_there = std::any_of(job.nodes.begin(), job.nodes.end(),
-                                        [&id = id](const NodeView& node) { return node.id == id; });
-      if (!is_silent || is_there) continue;
+      const bool is_silent = is_cut_off || silent.contains(last.view.host);
+      if (!is_silent || there.contains(id)) continue;
       job.nodes.push_back(last.view);
       job.nodes.back().age_s = AgeOf(last.at, now);
     }
@@ -367,6 +367,7 @@ void JobWatch::End() {
   has_ended_ = true;
   tick_timer_.cancel();
   others_timer_.cancel();
+  facts_->EndGpus();
   Finish(std::nullopt);
 }
 

@@ -97,7 +97,10 @@ class JobWatch {
   // The closing line on where the time went; empty: not worth one, or nothing was seen.
   const std::string& closing_line() const { return closing_line_; }
   const NodeRecord& record() const { return record_; }
-  bool is_idle() const { return thread_.is_idle() && disk_thread_.is_idle(); }
+  // After End().
+  bool is_idle() const {
+    return thread_.is_idle() && disk_thread_.is_idle() && facts_->are_gpus_idle();
+  }
 
  private:
   struct Rank {

@@ -26,6 +26,9 @@ class NodeFacts {
   void Fill(NodeView& view);
   // The worker's process, and those that it has started, as the last Fill() saw them.
   std::vector<int> PidsOf(int local_rank) const;
+  // These two on any thread: no GPU is looked at any more, and whether no look is under way.
+  void EndGpus() { gpus_.End(); }
+  bool are_gpus_idle() const { return gpus_.is_idle(); }
 
  private:
   void ReadProcesses(TimePoint now, NodeView& view);

@@ -56,6 +56,31 @@ TEST_CASE("hung files: a start waits for the logs' folder, says for which, and g
   CHECK(job.HasFile("up"));
 }
 
+// The first round of the node is over before its files are made: the second one has the same flag.
+TEST_CASE("hung files: workers are asked to stop also where a node joined while files were made") {
+  Job job(kGatedDdprun);
+  Gate gate(job, "logs");
+  const Strings options =
+      job.NodeOptions(1, "1:2",
+                      {"--rdzv_conf=last_call_timeout=0", "--preempt_signal=USR1",
+                       "--requeue_code=99", "--log_dir=" + job.File("logs")});
+  const Strings steps = {"touch:" + job.File("up{rank}"), "asked"};
+  auto env = gate.env();
+  env["DDPRUN_LOG_LEVEL"] = "debug";
+  const auto a = job.Run(options, steps, {.env = env});
+  REQUIRE_MESSAGE(a->WaitForErr("preparing workers"), a->Describe());
+  const auto b = job.Run(options, steps);
+  REQUIRE_MESSAGE(a->WaitForErr("preparing workers run=" + job.id() + " round=2"), a->Describe());
+  REQUIRE(gate.Release());
+  for (const char* up : {"up0", "up1"}) {
+    REQUIRE_MESSAGE(job.WaitForFile(up), a->Describe(), b->Describe());
+  }
+  a->Signal(SIGUSR1);
+  b->Signal(SIGUSR1);
+  CHECK_MESSAGE(a->Wait() == 99, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 99, b->Describe());
+}
+
 TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number of them") {
   for (const int count : {1, 3}) {
     Job job(kGatedDdprun);

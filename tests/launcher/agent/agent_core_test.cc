@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/launcher/agent/agent_bench.h"
+#include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -83,7 +84,8 @@ TEST_CASE("agent: the verdict may come while the node waits for the next round")
   CHECK(bench.Step(Failure(3)) == "ack report end:3");
 }
 
-TEST_CASE("agent: the verdict is due after a round that has no restart left, and never before one") {
+TEST_CASE(
+    "agent: the verdict is due after a round that has no restart left, and never before one") {
   Bench bench;
   CHECK_FALSE(bench.core().is_verdict_due());
   rendezvous::Assignment round = Bench::AssignmentOf(1);
@@ -126,6 +128,13 @@ TEST_CASE("agent: a failure that is not the end is told, and so is the restart")
     CHECK(bench.Begin(next) == "say start:2");
     CHECK(bench.Step(Drained{Round{2}, "rank 7 failed"}) == "say stop:15");
   }
+}
+
+TEST_CASE("agent: a hang of an older round, judged late, stops nothing") {
+  Bench bench;
+  bench.Run(2);
+  CHECK(bench.Step(HangJudged{.round = Round{1}}) == "");
+  CHECK(bench.Step(HangJudged{.round = Round{2}}) == Contains("stop:15"));
 }
 
 TEST_CASE("agent: a drain of an older round stops nothing") {

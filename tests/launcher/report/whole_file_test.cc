@@ -62,6 +62,20 @@ TEST_CASE("whole file: it is as readable as the umask has it") {
   CHECK((about.st_mode & 0777) == 0640);
 }
 
+TEST_CASE("whole file: in place of a file it is as readable as that one") {
+  for (const mode_t mode : {0600, 0664}) {
+    const testing::TempDir dir;
+    const std::string path = dir.File("report.json");
+    std::ofstream(path) << "old";
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+    CHECK(WriteWholeFile(path, "new").ok());
+    struct stat about {};
+    REQUIRE(stat(path.c_str(), &about) == 0);
+    CHECK((about.st_mode & 07777) == mode);
+    CHECK(ReadFile(path) == "new");
+  }
+}
+
 TEST_CASE("whole file: the umask, which all threads share, is left alone") {
   const testing::TempDir dir;
   umask_calls = 0;

@@ -127,6 +127,22 @@ TEST_CASE("gpu watch: a look that hangs leaves what cannot have changed") {
   CHECK(told == "NVIDIA H100 3");
 }
 
+TEST_CASE("gpu watch: a call that hangs keeps it from being idle, one that ends does not") {
+  const auto is_idle_at_last = [](GpuWatch& watch) -> std::string {
+    watch.End();
+    return Eventually([&] { return watch.is_idle(); }) ? "idle" : "busy";
+  };
+  CHECK(Told("", is_idle_at_last) == "idle");
+  for (const char* trouble : {"init_hangs", "look_hangs"}) {
+    const std::string told = Told(trouble, [&](GpuWatch& watch) -> std::string {
+      AwaitHang(watch);
+      watch.End();
+      return watch.is_idle() ? "idle" : "busy";
+    });
+    CHECK(told == "busy");
+  }
+}
+
 TEST_CASE("gpu watch: what fails is not known, and the rest is") {
   const std::string told = Told("all_fail", [](GpuWatch& watch) -> std::string {
     const GpuReading reading = Await(watch, HasGpus);
