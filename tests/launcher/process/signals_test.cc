@@ -30,6 +30,7 @@ std::optional<SignalMeaning> CtrlC(SignalClassifier& classifier, Duration at) {
   return classifier.Classify(SIGINT, 0, true, At(at));
 }
 
+// no limit: pure
 TEST_CASE("signals: the first stop signal stops, a second one by a program shortens nothing") {
   for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
     for (const int second : {SIGINT, SIGTERM, SIGHUP}) {
@@ -42,6 +43,7 @@ TEST_CASE("signals: the first stop signal stops, a second one by a program short
   }
 }
 
+// no limit: pure
 TEST_CASE("signals: a third order kills, whoever gives it") {
   for (const int third : {SIGINT, SIGTERM, SIGQUIT}) {
     FromProgram received;
@@ -51,6 +53,7 @@ TEST_CASE("signals: a third order kills, whoever gives it") {
   }
 }
 
+// no limit: pure
 // As from `kill -TERM -- -GROUP` of `timeout 1h uv run ddprun`.
 TEST_CASE("signals: what several front ends pass on at once kills nobody") {
   FromProgram received;
@@ -61,6 +64,7 @@ TEST_CASE("signals: what several front ends pass on at once kills nobody") {
   CHECK(received(SIGTERM, 5, 250ms) == SignalMeaning::kKillNow);
 }
 
+// no limit: pure
 TEST_CASE(
     "signals: a person's second ^C kills, a front end that passes the first one on does not") {
   SignalClassifier classifier;
