@@ -238,7 +238,9 @@ absl::StatusOr<ClusterAnswer> AskCluster(const Environment& environment,
     }
     return Derive(*job, asked, manager.endpoint, given);
   }
-  return ClusterAnswer();
+  if (read.Find("nnodes") != nullptr || read.FindText("rdzv_endpoint") != nullptr)
+    return ClusterAnswer();
+  return ClusterAnswer{.options = {}, .line = "", .warning = NoStepWarning(environment)};
 }
 
 rendezvous::ClusterPlace PlaceInCluster(const Environment& environment, int max_nodes) {

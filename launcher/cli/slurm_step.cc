@@ -94,6 +94,21 @@ std::string StaleStepWarning(const Environment& environment) {
                       ": these are variables of two jobs, and nothing is derived from them");
 }
 
+std::string NoStepWarning(const Environment& environment) {
+  const ClusterVariables variables(environment);
+  uint64_t step = kFirstSpecialStep;
+  int nodes = 0;
+  const bool is_in_step =
+      variables.Has("SLURM_STEP_NODELIST") ||
+      (absl::SimpleAtoi(variables.Text("SLURM_STEP_ID"), &step) && step < kFirstSpecialStep);
+  const bool has_several =
+      absl::SimpleAtoi(variables.Text("SLURM_JOB_NUM_NODES"), &nodes) && nodes > 1;
+  if (is_in_step || !has_several || !variables.Has("SLURM_JOB_ID")) return "";
+  return absl::StrCat("Slurm job ", EscapeControl(variables.Text("SLURM_JOB_ID")), " has ", nodes,
+                      " nodes, and this command runs on one of them: `srun ddprun ...` starts it "
+                      "on all");
+}
+
 rendezvous::ClusterPlace SlurmPlace(const Environment& environment, int max_nodes) {
   ClusterVariables variables(environment);
   const std::optional<std::string> step = SlurmStep(environment);

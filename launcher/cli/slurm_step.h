@@ -22,6 +22,10 @@ std::optional<std::string> SlurmStep(const Environment& environment);
 // Empty: there are none.
 std::string StaleStepWarning(const Environment& environment);
 
+// In a batch script of several nodes: srun would start the command on all of them. Empty: it is
+// none, or has one node.
+std::string NoStepWarning(const Environment& environment);
+
 // Whose agent this is, for the coordinator, whatever options say: of a job, and of a step where
 // that has room for all of `max_nodes`. A job of more nodes than the step's is one of several steps
 // (`srun -w n1 ... & srun -w n2 ... &`), and a node may come back in another step.

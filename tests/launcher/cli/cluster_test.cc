@@ -31,6 +31,13 @@ const Variables kStep = {{"SLURM_JOB_ID", "12"},
                          {"SLURM_CPUS_PER_TASK", "3"},
                          {"CUDA_VISIBLE_DEVICES", "0,1"}};
 
+// The batch script itself.
+const Variables kBatch = {{"SLURM_JOB_ID", "12"},
+                          {"SLURM_JOB_NODELIST", "n[1-3]"},
+                          {"SLURM_JOB_NUM_NODES", "3"},
+                          {"SLURM_NODEID", "0"},
+                          {"SLURM_PROCID", "0"}};
+
 // `base` with the values of `changes`; an empty one takes the variable away.
 Variables With(Variables base, const Variables& changes) {
   for (const auto& [name, value] : changes) {
@@ -370,6 +377,20 @@ TEST_CASE("cluster: workers that must share CPUs are told why") {
   CHECK(warnings(kFirst, 2, {}).empty());
   CHECK(warnings(kStep, 1, {}).empty());
   CHECK(warnings({}, 1, {"--nproc_per_node=2"}).empty());
+}
+
+TEST_CASE("cluster: a batch script of several nodes without srun is told what would use them") {
+  const std::string told =
+      "Slurm job 12 has 3 nodes, and this command runs on one of them: `srun ddprun ...` starts it "
+      "on all";
+  CHECK(Config(kBatch).warnings == Words{told});
+  CHECK(Config(kBatch).nodes.max == 1);
+  for (const Words& said : {Words{"--standalone"}, Words{"--nnodes=1"}, Words{"--no_cluster"},
+                            Words{"--rdzv_endpoint=n1:29400"}}) {
+    CHECK(Config(kBatch, said).warnings.empty());
+  }
+  CHECK(Config(With(kBatch, {{"SLURM_JOB_NUM_NODES", "1"}})).warnings.empty());
+  CHECK(Config(With(kBatch, {{"DDPRUN_JOB_MARK", "m"}})).warnings.empty());
 }
 
 TEST_CASE("cluster: any values give a configuration or one line") {
