@@ -163,6 +163,14 @@ void ReadStaticEndpoint(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
+// `--rdzv_endpoint=$HOST:29400` without HOST, say: several nodes would wait for one another, each
+// on its own loopback.
+void RefuseEmptyEndpoint(OptionReader& read, const LaunchConfig& config) {
+  const GivenValue* value = read.Find("rdzv_endpoint");
+  if (value == nullptr || !value->text.empty() || config.nodes.max == 1) return;
+  read.Refuse(*value, "expected HOST:PORT; is it of a variable that is not set?");
+}
+
 void UseStatic(OptionReader& read, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kStatic;
   if (!config.node_rank) config.node_rank = 0;
@@ -233,6 +241,7 @@ void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
   }
   const bool names_master = read.FindText("master_addr") || read.FindText("master_port");
   const bool has_endpoint = read.FindText("rdzv_endpoint") != nullptr;
+  if (!names_master) RefuseEmptyEndpoint(read, config);
   const bool is_c10d = has_endpoint && !names_master && !config.node_rank;
   const std::optional<RendezvousKind> backend = ReadBackend(read);
   const RendezvousKind kind =

@@ -143,6 +143,7 @@ std::vector<BadRow> BadValueRows() {
       {{"--rdzv_endpoint=http://h:1", "p"}, "'http://h:1'", "HOST:PORT"},
       {{"--rdzv_endpoint=a\nb:1", "p"}, "'a\\nb:1'", "HOST:PORT"},
       {{"--rdzv_endpoint=" + long_host, "p"}, "'hhhhh", "HOST:PORT"},
+      {{"--nnodes=2", "--rdzv_endpoint=", "p"}, "--rdzv_endpoint ''", "a variable that is not set"},
       {{"--rdzv_endpoint=fe80::1:2940", "p"}, "'fe80::1:2940'", "[fe80::1]:2940"},
       {{"--rdzv_endpoint=a:b:1", "p"}, "'a:b:1'", "[IPV6]:PORT"},
       {{"--rdzv_endpoint=::1::2:5", "p"}, "'::1::2:5'", "[IPV6]:PORT"},
