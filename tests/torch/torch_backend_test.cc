@@ -68,6 +68,13 @@ TEST_CASE("torch: DDP, its hooks, fully_shard, DTensor and checkpoints train as 
   CheckPasses(2, "training.py", {folder.File("checkpoint")});
 }
 
+TEST_CASE("torch: compiled models and functional collectives give what uncompiled ones do") {
+  // Its backends; inductor compiles C++, in a cache of the user's.
+  for (const char* compiler : {"eager", "aot_eager", "inductor"}) {
+    CheckPasses(2, "compiled.py", {compiler});
+  }
+}
+
 // Shared memory within a host, TCP between the two.
 TEST_CASE("torch: the same on two hosts, with one and two ranks each") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();

@@ -7,6 +7,8 @@ before 2.14 Python cannot make a backend at all; there our process group holds o
 the GPUs.
 """
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend as _Backend
@@ -160,6 +162,26 @@ def _device_of(arguments):
     return "cpu"
 
 
+# Internal, and cheap: PyTorch has it in C++ since 2.1. Without it compiled models fail.
+_skip_code = getattr(getattr(torch._C._dynamo, "eval_frame", None), "skip_code", None)
+
+
+def _untraced(function):
+    """`function`, which Dynamo does not trace: the reducer of a compiled model calls it from C++
+    while Dynamo compiles. A program that compiles nothing does not import Dynamo for it, which
+    takes a second."""
+    disabled = torch._disable_dynamo(function)
+
+    def wrapper(*arguments, **options):
+        chosen = disabled if "torch._dynamo" in sys.modules else function
+        return chosen(*arguments, **options)
+
+    wrapper.__name__ = function.__name__
+    if _skip_code is not None:
+        _skip_code(wrapper.__code__)
+    return wrapper
+
+
 def _dispatched(name):
     ours = getattr(Collectives, name)
 
@@ -170,7 +192,7 @@ def _dispatched(name):
         return getattr(self._for_device(kind), name)(*arguments, **options)
 
     method.__name__ = name
-    return method
+    return _untraced(method)
 
 
 for _name in _COLLECTIVES:
