@@ -19,7 +19,8 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr Duration kTrustInterval = std::chrono::seconds(2);
-// Longer than the coordinator takes to name the cause of the job's end, on a busy node as well.
+// Longer than the coordinator takes to name the cause of the job's end, on a busy node as well; it
+// may wait for a silent node's evict time besides.
 constexpr Duration kVerdictTime = std::chrono::seconds(20);
 // How long what is left of the job after its end may take to die.
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
@@ -39,7 +40,8 @@ absl::Status Agent::CheckTrust(int node_count) const {
 // Ends a node that waits for a place when its certificate is not valid any more.
 void Agent::WatchTrust() {
   if (setup_.identity == nullptr || setup_.identity->is_token()) return;
-  trust_timer_.expires_after(core_.is_verdict_due() ? kVerdictTime : kTrustInterval);
+  const Duration verdict = kVerdictTime + RendezvousPolicyOf(setup_.config).evict_after;
+  trust_timer_.expires_after(core_.is_verdict_due() ? verdict : kTrustInterval);
   trust_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error || !is_waiting_ || core_.is_leaving()) return;
     const absl::Status trust = CheckTrust(setup_.config.nodes.max);

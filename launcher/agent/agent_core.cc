@@ -93,6 +93,8 @@ bool AgentCore::IsInRound() const {
 void AgentCore::On(const rendezvous::Concluded& event) {
   if (state_ == State::kIdle || state_ == State::kLeaving) return;
   verdict_ = event.verdict;
+  // An order that crossed another end, or that an older coordinator took for a graceful one.
+  if (ordered_ && ordered_->how == rendezvous::StopHow::kNow) verdict_->is_kill = true;
   if (std::exchange(ordered_, std::nullopt)) {
     AnswerOrder(true);
     AnswerOrder(false);

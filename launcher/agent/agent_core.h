@@ -82,7 +82,8 @@ class AgentCore {
   std::optional<TimePoint> NextDeadline() const;
   // From EndJob on.
   bool is_leaving() const { return state_ == State::kLeaving || state_ == State::kDone; }
-  // True after a round whose failure ends the job: no restart is left, so its verdict follows.
+  // Whether the end of the last round may be the job's: no restart is left, so a verdict follows a
+  // failure.
   bool is_verdict_due() const { return assignment_.round.value > 0 && !HasBudget(); }
 
  private:

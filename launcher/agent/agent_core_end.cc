@@ -16,6 +16,7 @@ using rendezvous::StopHow;
 
 // Linux's numbers; <csignal> is no header for pure code.
 constexpr int kSigInt = 2;
+constexpr int kSigQuit = 3;
 constexpr int kSigTerm = 15;
 
 // A busy node hears of its worker's end and of the coordinator's in either order.
@@ -211,12 +212,16 @@ void AgentCore::On(const StopOrder& event) {
   const bool is_after_step = event.how == StopHow::kAfterStep;
   const bool is_ending = end_ || verdict_;
   // Its other nodes have heard of the end, and hear no more of this job.
-  if (event.how == StopHow::kNow && is_ending) Kill(event.reason);
+  if (event.how == StopHow::kNow && is_ending) {
+    Kill(event.reason);
+    return AnswerOrder(false, assignment_.node_count == 1
+                                  ? ""
+                                  : "the job is ending, so only this node's ranks are killed");
+  }
   if (verdict_ || (is_after_step && is_stop_passed_on_)) return AnswerOrder(is_after_step);
   if (end_) {
-    const bool is_done = event.how == StopHow::kNow && assignment_.node_count == 1;
-    const std::string others = absl::StrCat("this node is ending by itself: ", end_->reason);
-    return AnswerOrder(is_after_step, is_done ? "" : others);
+    return AnswerOrder(is_after_step,
+                       absl::StrCat("this node is ending by itself: ", end_->reason));
   }
   const OrderStop order{event.how, event.reason};
   if (had_contact_ && !contact_.lost_since) {
@@ -287,17 +292,18 @@ void AgentCore::On(const SignalReceived& event) {
 void AgentCore::SayStopping(const SignalReceived& event) {
   const std::string live = LiveRanks();
   const bool is_by_hand = event.is_of_terminal && event.signal == kSigInt;
-  Tell(SignalName(event.signal), event.is_again ? " again: still stopping " : ": stopping ",
+  const char* how = is_by_hand                 ? "Ctrl-C again"
+                    : event.signal == kSigQuit ? "`ddprun stop --now`"
+                                               : "SIGQUIT or `ddprun stop --now`";
+  Tell(SignalName(event.signal), event.is_again ? ": still stopping " : ": stopping ",
        live.empty() ? "what the workers left" : live, "; SIGKILL comes in ",
-       SecondsLeft(GraceLeft()), " s; ",
-       is_by_hand ? "Ctrl-C again" : "SIGQUIT or `ddprun stop --now`", " kills ",
-       live_.size() == 1 ? "it" : "them", " now");
+       SecondsLeft(GraceLeft()), " s; ", how, " kills ", live_.size() == 1 ? "it" : "them", " now");
   told_stopping_at_ = now_;
 }
 
 // Who passes an order on does so at once, and needs no answer.
 void AgentCore::HearAgain(const SignalReceived& event) {
-  const bool is_asked_anew = told_stopping_at_ && now_ - *told_stopping_at_ >= kSameMoment;
+  const bool is_asked_anew = !told_stopping_at_ || now_ - *told_stopping_at_ >= kSameMoment;
   if (state_ == State::kStopping && HasWorkers() && is_asked_anew) SayStopping(event);
 }
 

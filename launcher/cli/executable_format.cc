@@ -122,7 +122,7 @@ ExecutableFormat InspectExecutable(const std::string& path) {
   const std::string head = ReadAt(file, 0, kHeadSize);
   struct stat status {};
   const bool is_file = stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-  if (is_file && status.st_size == 0) return {.problem = "is an empty file"};
+  if (is_file && status.st_size == 0 && head.empty()) return {.problem = "is an empty file"};
   if (head.starts_with("#!")) return OfScript(head);
   if (head.starts_with(ELFMAG)) return OfElf(file, head);
   if (head.substr(0, kTextSample).find('\0') == std::string::npos) return {.needs_shell = true};

@@ -163,12 +163,12 @@ void ReadStaticEndpoint(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
-// `--rdzv_endpoint=$HOST:29400` without HOST, say: several nodes would wait for one another, each
-// on its own loopback.
+// `--rdzv_endpoint=$ENDPOINT` of an unset variable, say: several nodes would wait for one another,
+// each on its own loopback.
 void RefuseEmptyEndpoint(OptionReader& read, const LaunchConfig& config) {
   const GivenValue* value = read.Find("rdzv_endpoint");
   if (value == nullptr || !value->text.empty() || config.nodes.max == 1) return;
-  read.Refuse(*value, "expected HOST:PORT; is it of a variable that is not set?");
+  read.Refuse(*value, "expected HOST:PORT; is a shell variable in it unset?");
 }
 
 void UseStatic(OptionReader& read, LaunchConfig& config) {

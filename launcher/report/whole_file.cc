@@ -24,13 +24,19 @@ absl::Status Failed(const char* what, const std::string& path, int error) {
 
 // `name` becomes the temporary file's. Readable as any file of the user's: the kernel applies the
 // umask, which a process with threads can neither read nor set without another's file being made
-// meanwhile under the wrong one. In place of a file it has that one's `mode`; -1: there is none.
-UniqueFd OpenTemporary(const std::string& path, int mode, std::string& name) {
+// meanwhile under the wrong one. In place of a file it has that one's owner,
+// group and mode (`before`); null: there is none. Closed: it cannot be made so.
+UniqueFd OpenTemporary(const std::string& path, const struct stat* before, std::string& name) {
   std::random_device random;
   name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8),
                       absl::Hex(random(), absl::kZeroPad8));
-  UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode < 0 ? 0666 : 0600));
-  if (!fd.is_open() || mode < 0 || fchmod(fd.get(), static_cast<mode_t>(mode)) == 0) return fd;
+  UniqueFd fd(
+      open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, before == nullptr ? 0666 : 0600));
+  if (!fd.is_open() || before == nullptr) return fd;
+  // The owner first: a change of it takes set-id bits away.
+  const bool is_alike = fchown(fd.get(), before->st_uid, before->st_gid) == 0 &&
+                        fchmod(fd.get(), before->st_mode & 07777) == 0;
+  if (is_alike) return fd;
   unlink(name.c_str());
   return UniqueFd();
 }
@@ -50,9 +56,9 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view text) {
   // A link or a device keeps being what it is.
   const bool is_there = lstat(path.c_str(), &about) == 0;
   const bool is_special = is_there && !S_ISREG(about.st_mode);
-  const int mode = is_there ? static_cast<int>(about.st_mode & 07777) : -1;
   std::string name;
-  const UniqueFd fd = is_special ? UniqueFd() : OpenTemporary(path, mode, name);
+  const UniqueFd fd =
+      is_special ? UniqueFd() : OpenTemporary(path, is_there ? &about : nullptr, name);
   if (!fd.is_open()) return WriteInPlace(path, text);
   absl::Status status = WriteAll(fd.get(), text, path);
   if (status.ok() && rename(name.c_str(), path.c_str()) == 0) return absl::OkStatus();
@@ -85,7 +91,7 @@ absl::Status CheckWritable(const std::string& path) {
   const absl::StatusOr<std::string> end = EndOfOwnLinks(path);
   if (!end.ok()) return end.status();
   std::string name;
-  const UniqueFd fd = OpenTemporary(*end, -1, name);
+  const UniqueFd fd = OpenTemporary(*end, nullptr, name);
   if (!fd.is_open()) {
     const int error = errno;
     const std::string leads = *end == path ? "" : absl::StrCat(" (a link to ", *end, ")");

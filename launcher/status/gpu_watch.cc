@@ -190,16 +190,16 @@ struct GpuWatch::Shared {
 };
 
 void GpuWatch::Run(const std::shared_ptr<Shared>& shared) {
-  std::optional<Library> library(std::in_place);
+  Library library;
   const auto begin = [&] {
     const std::lock_guard lock(shared->mutex);
     shared->call_began = SteadyNow();
   };
   begin();
-  std::string error = library->Open(shared->library);
-  while (error.empty() && !library->is_empty()) {
+  std::string error = library.Open(shared->library);
+  while (error.empty() && !library.is_empty()) {
     begin();
-    std::vector<GpuFacts> gpus = library->Look();
+    std::vector<GpuFacts> gpus = library.Look();
     std::unique_lock lock(shared->mutex);
     shared->call_began.reset();
     shared->gpus = std::move(gpus);
@@ -207,8 +207,6 @@ void GpuWatch::Run(const std::shared_ptr<Shared>& shared) {
     shared->changed.wait_for(lock, shared->options.every, [&] { return shared->is_to_end; });
     if (shared->is_to_end) break;
   }
-  begin();
-  library.reset();  // its end calls the driver, too
   const std::lock_guard lock(shared->mutex);
   shared->call_began.reset();
   shared->error = std::move(error);

@@ -13,7 +13,7 @@ def find_ddprun(python=sys.executable):
     folders = [sysconfig.get_path("scripts"), os.path.dirname(python)]
     for folder in folders:
         path = os.path.join(folder, "ddprun")
-        if os.access(path, os.X_OK):
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     return shutil.which("ddprun")
 
@@ -28,8 +28,13 @@ def main():
         )
         return 127
     # Scripts run by the Python that was asked for, unless the user says otherwise.
-    os.environ.setdefault("PYTHON_EXEC", sys.executable)
-    os.execv(path, ["ddprun", *sys.argv[1:]])
+    if not os.environ.get("PYTHON_EXEC"):
+        os.environ["PYTHON_EXEC"] = sys.executable
+    try:
+        os.execv(path, ["ddprun", *sys.argv[1:]])
+    except OSError as error:
+        print(f"ddprun: error: python -m ddprun: run {path}: {error.strerror}", file=sys.stderr)
+        return 126
 
 
 if __name__ == "__main__":

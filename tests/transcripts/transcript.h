@@ -24,7 +24,7 @@
 //                       node_count round
 //   restart [forget]    the coordinator is killed, another starts with its file or without
 //   hang_disk           nothing is recorded from now on, until a restart
-//   stop NODE [after_step]   the user's `ddprun stop` there
+//   stop NODE [after_step|now]   the user's `ddprun stop` there
 //   break NODE | close NODE (its end of the session) | silent NODE | talk NODE | tick D | stall D |
 //   explain | state
 #ifndef DDPRUN_TESTS_TRANSCRIPTS_TRANSCRIPT_H_

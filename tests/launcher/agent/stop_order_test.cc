@@ -220,6 +220,15 @@ TEST_CASE("stop order: --now kills the workers of every node") {
   CHECK(bench.Step(WorkersGone{}) == Contains("end:143"));
 }
 
+TEST_CASE("stop order: --now that crosses another end kills all the same") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  bench.Step(ContactMade{"a:29400"});
+  bench.Assign(1);
+  CHECK(bench.Step(kNow) == "order-now");
+  CHECK(bench.Step(StopVerdict()) == Contains("stop:15 say kill"));
+}
+
 TEST_CASE("stop order: --now kills the workers of a job that is being stopped") {
   Bench bench;
   bench.Step(AgentStarted{});
@@ -228,6 +237,15 @@ TEST_CASE("stop order: --now kills the workers of a job that is being stopped") 
   SUBCASE("by an order") {
     bench.Step(StopVerdict());
     CHECK(bench.Step(kNow) == "say kill answer");
+  }
+  SUBCASE("by an order, on several nodes") {
+    rendezvous::Assignment round = Bench::AssignmentOf(2);
+    round.node_count = 2;
+    bench.Drain(1);
+    bench.Step(WorkersGone{});
+    bench.Begin(round);
+    bench.Step(StopVerdict());
+    CHECK(bench.Step(kNow) == "say kill answer-alone");
   }
   SUBCASE("by a signal") {
     bench.Step(SignalReceived{kTerm});

@@ -107,7 +107,7 @@ TEST_CASE("stopping: the first line says what grace is left and what ends it soo
       {{.signal = 2}, "SIGINT: " + kills + how},
       {{.signal = 15}, "SIGTERM: " + kills + how},
       {{.signal = 1, .is_of_terminal = true}, "SIGHUP: " + kills + how},
-      {{.signal = 3}, "SIGQUIT: " + kills + how}};
+      {{.signal = 3}, "SIGQUIT: " + kills + "`ddprun stop --now` kills them now"}};
   for (const Row& row : rows) {
     Bench bench;
     bench.Assign(0ms);
@@ -124,7 +124,7 @@ TEST_CASE("stopping: an order that is passed on says nothing, one that is given 
   CHECK(bench.At(3ms, again) == "");
   CHECK(bench.At(999ms, again) == "");
   CHECK(bench.At(5s, again) ==
-        "SIGTERM again: still stopping ranks 4-6; SIGKILL comes in 25 s; "
+        "SIGTERM: still stopping ranks 4-6; SIGKILL comes in 25 s; "
         "SIGQUIT or `ddprun stop --now` kills them now");
   CHECK(bench.At(5s, again) == "");
 }
