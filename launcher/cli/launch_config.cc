@@ -391,6 +391,16 @@ std::vector<std::string> OutputWarnings(const LaunchConfig& config) {
   if (!config.stderr_filters.empty()) {
     check_filters("duplicate_stderr_filters", "stderr", HasTee(config, &Streams::err));
   }
+  // The names that LinePrefix (launcher/logs/log_router.h) knows.
+  WithMacros(config.log_line_prefix_template, [&](std::string_view name) {
+    constexpr std::string_view kKnown[] = {"role_name", "rank", "local_rank", "hostname"};
+    if (!name.empty() && std::ranges::find(kKnown, name) == std::end(kKnown)) {
+      warnings.push_back(absl::StrCat(
+          config.SourceOf("log_line_prefix_template"), ": ", Quoted("${" + std::string(name) + "}"),
+          " stays as it is: none of ${role_name}, ${rank}, ${local_rank}, ${hostname}"));
+    }
+    return std::optional<std::string>();
+  });
   return warnings;
 }
 

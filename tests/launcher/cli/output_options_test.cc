@@ -67,6 +67,18 @@ TEST_CASE("output options: nothing is said of what can happen") {
   CHECK(warnings == Texts{});
 }
 
+TEST_CASE("output options: a name that the line prefix does not know is told") {
+  const auto warnings = [](const std::string& text) {
+    LaunchConfig config;
+    config.log_line_prefix_template = text;
+    return OutputWarnings(config);
+  };
+  CHECK(warnings("[${role_name}${rank}/$local_rank@${hostname}] $$ ").empty());
+  CHECK(warnings("${rnk}: ") ==
+        Texts{"--log_line_prefix_template: '${rnk}' stays as it is: none of ${role_name}, ${rank}, "
+              "${local_rank}, ${hostname}"});
+}
+
 TEST_CASE("output options: local ranks that are not on this node are named, a few of them") {
   LaunchConfig config = Workers(2);
   config.redirects.by_local_rank = {{0, {}}, {2, {}}, {12, {}}};
