@@ -238,8 +238,8 @@ absl::StatusOr<ClusterAnswer> AskCluster(const Environment& environment,
     }
     return Derive(*job, asked, manager.endpoint, given);
   }
-  if (read.Find("nnodes") != nullptr || read.FindText("rdzv_endpoint") != nullptr)
-    return ClusterAnswer();
+  const bool is_told = read.Find("nnodes") != nullptr || read.FindText("rdzv_endpoint") != nullptr;
+  if (is_told) return ClusterAnswer();
   return ClusterAnswer{.options = {}, .line = "", .warning = NoStepWarning(environment)};
 }
 

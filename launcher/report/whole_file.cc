@@ -24,8 +24,8 @@ absl::Status Failed(const char* what, const std::string& path, int error) {
 
 // `name` becomes the temporary file's. Readable as any file of the user's: the kernel applies the
 // umask, which a process with threads can neither read nor set without another's file being made
-// meanwhile under the wrong one. In place of a file it has that one's owner,
-// group and mode (`before`); null: there is none. Closed: it cannot be made so.
+// meanwhile under the wrong one. In place of a file it has that one's owner, group and mode
+// (`before`; null: there is none). Closed: it cannot be made so.
 UniqueFd OpenTemporary(const std::string& path, const struct stat* before, std::string& name) {
   std::random_device random;
   name = absl::StrCat(path, ".", absl::Hex(random(), absl::kZeroPad8),
