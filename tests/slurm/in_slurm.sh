@@ -165,13 +165,15 @@ await() {
 # MariaDB and slurmdbd, on the controller host.
 accounting() {
   local db=(mariadb --no-defaults -S "$SLURM_LAB/run/db" -u root)
-  # Small, also in address space, of which a guest has little.
-  local memory=(--innodb-buffer-pool-size=64M --loose-innodb-buffer-pool-size-max=64M)
-  mariadb-install-db --no-defaults --user=root --datadir="$SLURM_LAB/db" --skip-test-db "${memory[@]}" \
+  # Small, also in address space, of which a guest has little. The names of its temporary tables hold
+  # its pid, which another lab on this machine has, too: each has its own namespace of pids.
+  local own=(--innodb-buffer-pool-size=64M --loose-innodb-buffer-pool-size-max=64M --tmpdir="$SLURM_LAB/db_tmp")
+  mkdir "$SLURM_LAB/db_tmp"
+  mariadb-install-db --no-defaults --user=root --datadir="$SLURM_LAB/db" --skip-test-db "${own[@]}" \
     --auth-root-authentication-method=normal >"$SLURM_LAB/log/db_install.log" 2>&1 ||
     { cat "$SLURM_LAB/log/db_install.log" >&2; exit 1; }
   start mariadb on switch ctl mariadbd --no-defaults --user=root --datadir="$SLURM_LAB/db" --port=13306 \
-    --bind-address=127.0.0.1 --socket="$SLURM_LAB/run/db" "${memory[@]}"
+    --bind-address=127.0.0.1 --socket="$SLURM_LAB/run/db" "${own[@]}"
   await mariadb "${db[@]}" -e 'select 1'
   "${db[@]}" -e "create user slurm@'127.0.0.1' identified by 'x'; create user slurm@localhost identified by 'x';
     grant all on acct.* to slurm@'127.0.0.1'; grant all on acct.* to slurm@localhost"
