@@ -52,6 +52,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
               .guardian = guardian_.get(),
               .cgroup = guardian_->cgroup(),
               .leftover_grace = setup_.config.shutdown_timeout,
+              .keep_children = setup_.config.keep_children,
               .is_spawn_held_for_test = IsSpawnHeldForTest},
              [this](const WorkerEvent& event) {
                std::visit([this](const auto& e) { On(e); }, event);

@@ -129,6 +129,7 @@ class Agent {
   void Do(const OrderStop& action) { client_->OrderStop(action.how, action.reason); }
   void Do(const AnswerStop& action) { control_.AnswerStops(action); }
   void Do(const DescribeFailure& action);
+  void Do(const LookForEnding& action);
   void Do(const ReportFailure& action) {
     client_->ReportFailed(action.round, action.report, action.at);
   }

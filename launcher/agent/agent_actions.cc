@@ -203,6 +203,12 @@ void Agent::Do(const DescribeFailure& action) {
   });
 }
 
+void Agent::Do(const LookForEnding& action) {
+  reporter_.LookForEnding([this, to = action.assignment](std::set<int> local_ranks) {
+    Feed(EndingFound{to, std::move(local_ranks)});
+  });
+}
+
 void Agent::KillLeftoversOfJob() {
   if (!HasChildren()) return Feed(LeftoversGone{true});
   last_steps_.Ask<bool>(

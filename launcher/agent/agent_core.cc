@@ -17,6 +17,7 @@ using rendezvous::SecondsLeft;
 // Linux's numbers; <csignal> is no header for pure code.
 constexpr int kSigHup = 1;
 constexpr int kSigInt = 2;
+constexpr int kSigAbrt = 6;
 constexpr int kSigTerm = 15;
 
 }  // namespace
@@ -118,6 +119,13 @@ void AgentCore::On(const rendezvous::Concluded& event) {
     // The drain before it has stopped the workers already.
     state_ = State::kStopping;
   }
+  // After a success, what the workers have left is the worker group's: it has its own time.
+  if (state_ == State::kSucceeded && verdict_->exit_code == 0) {
+    if (!HasWorkers()) return LeaveWithVerdict();
+    notice_ = Notice{"the job has succeeded, waiting for what its workers left", std::nullopt,
+                     now_ + policy_.stopping_notice_delay};
+    return;
+  }
   if (IsInRound()) Stop(kSigTerm);
   if (verdict_->is_kill) Kill(verdict_->reason);
 }
@@ -159,15 +167,17 @@ void AgentCore::On(const WorkerEnd& end) {
           ReportFirstSuccess{assignment_.round, assignment_.first_rank + end.local_rank, end.at});
     }
     if (succeeded_count_ == policy_.local_world_size) Succeed();
-    return;
+    return ReviewAborts();
   }
   const std::vector<int>& more = policy_.more_stop_signals;
   if (end.signal == kSigHup || end.signal == kSigInt || end.signal == kSigTerm ||
       std::find(more.begin(), more.end(), end.signal) != more.end()) {
     suspicions_.push_back({end, now_ + policy_.signal_judgement_delay});
-    return;
+    return ReviewAborts();
   }
-  Fail(end);
+  const bool is_cause = ending_ && ending_->contains(end.local_rank);
+  if (end.signal != kSigAbrt || live_.empty() || is_cause) return Fail(end);
+  SuspectAbort(end);
 }
 
 void AgentCore::On(const WorkersGone& event) {
@@ -175,7 +185,7 @@ void AgentCore::On(const WorkersGone& event) {
   are_workers_gone_ = true;
   live_.clear();
   notice_.reset();
-  if (state_ == State::kStopping) GoOn();  // else all exited by themselves: judged one by one
+  if (state_ == State::kStopping || verdict_) GoOn();  // else all have exited by themselves
 }
 
 void AgentCore::GoOn() {
@@ -238,6 +248,7 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   is_drain_told_ = false;
   is_peer_blamed_ = false;
   undescribed_ = 0;
+  ending_.reset();
   own_ends_.clear();
   SayWhatBegins(before);
   notice_.reset();

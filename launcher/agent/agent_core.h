@@ -51,6 +51,9 @@ struct AgentPolicy {
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
   // the agent may be about to get that signal too, and then it was a stop, not a failure.
   Duration signal_judgement_delay = std::chrono::milliseconds(250);
+  // A worker that aborts may have lost a peer that still takes its time to end: that one is the
+  // cause. Where the end of such a peer is under way it is waited for so long.
+  Duration ending_patience = std::chrono::seconds(1);
   // A verdict because another node left waits this long for a signal of our own: whoever stops a
   // whole job stops one node first.
   Duration own_signal_window = std::chrono::seconds(1);
@@ -97,7 +100,8 @@ class AgentCore {
     kLeaving,
     kDone
   };
-  // A death by a signal that may have been meant for the whole job.
+  // A death that another one may explain: by a signal that may have been meant for the whole job,
+  // or by SIGABRT.
   struct Suspicion {
     WorkerEnd end;
     TimePoint judge_at;
@@ -150,6 +154,7 @@ class AgentCore {
   void On(const WorkersPrepared& event);
   void On(const WorkerEnd& end);
   void On(const FailureDescribed& event);
+  void On(const EndingFound& event);
   void On(const WorkersGone& event);
   void On(const rendezvous::StopRequested& event);
   void On(const StopAsked& event);
@@ -188,6 +193,9 @@ class AgentCore {
   std::string TakeAnsweredFailure();
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
+  void SuspectAbort(const WorkerEnd& end);
+  // Aborts are judged now where no worker is left whose end is under way.
+  void ReviewAborts();
   void JudgeSuspicions();
   // The line on a failure of ours that the coordinator may not have heard of, when it is due.
   TimePoint FailureNoticeAt() const;  // TimePoint::max(): never
@@ -249,6 +257,7 @@ class AgentCore {
   bool are_workers_gone_ = true;
   TimePoint kill_at_{};  // kStopping: SIGKILL
   std::vector<Suspicion> suspicions_;
+  std::optional<std::set<int>> ending_;  // when a worker of this round aborted; none: not known
   Contact contact_;
   bool had_contact_ = false;
   std::string coordinator_place_;  // "" where it has no port or is not known

@@ -97,7 +97,7 @@ std::string AgentCore::LossText() const {
 }
 
 TimePoint AgentCore::ContactDeadline() const {
-  if (!contact_.lost_since) return kNever;
+  if (!contact_.lost_since || verdict_) return kNever;
   if (state_ == State::kSucceeded) {
     const TimePoint barrier =
         std::max(*contact_.lost_since + policy_.exit_barrier_timeout, contact_.until);
@@ -116,7 +116,7 @@ TimePoint AgentCore::ContactDeadline() const {
 }
 
 TimePoint AgentCore::LostNoticeAt() const {
-  if (!contact_.lost_since || contact_.is_told || !IsInRound()) return kNever;
+  if (!contact_.lost_since || contact_.is_told || !IsInRound() || verdict_) return kNever;
   return *contact_.lost_since + policy_.lost_notice_delay;
 }
 
@@ -218,6 +218,7 @@ void AgentCore::On(const StopOrder& event) {
                                   ? ""
                                   : "the job is ending, so only this node's ranks are killed");
   }
+  if (verdict_ && state_ == State::kSucceeded) Stop(kSigTerm);  // what the workers have left
   if (verdict_ || (is_after_step && is_stop_passed_on_)) return AnswerOrder(is_after_step);
   if (end_) {
     return AnswerOrder(is_after_step,
@@ -315,7 +316,7 @@ std::string AgentCore::LiveRanks() const {
 
 void AgentCore::On(const HangJudged& event) {
   if (state_ != State::kRunning && state_ != State::kSucceeded) return;
-  if (event.round != assignment_.round) return;
+  if (event.round != assignment_.round || verdict_) return;
   actions_.push_back(ReportFailure{assignment_.round, event.report, now_});
   // What hangs has been told.
   Tell("--on_hang=restart: stopping the ranks", HasBudget() ? " to start them anew" : "");
@@ -413,7 +414,7 @@ std::optional<TimePoint> AgentCore::NextDeadline() const {
   const TimePoint say_at = notice_ ? notice_->say_at.value_or(kNever) : kNever;
   if (state_ == State::kLeaving) return std::min(leaving_.by, say_at);
   TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at, FailureNoticeAt()});
-  if (!suspicions_.empty()) deadline = std::min(deadline, suspicions_.front().judge_at);
+  for (const Suspicion& known : suspicions_) deadline = std::min(deadline, known.judge_at);
   if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {
     deadline = std::min(deadline, verdict_holds_at_.value_or(kNever));

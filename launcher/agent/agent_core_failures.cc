@@ -1,4 +1,5 @@
 // Failures of this node's workers: from a worker's end to what the user is told of it.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,8 +9,13 @@
 namespace ddprun::launcher {
 namespace {
 
-// Linux's number; <csignal> is no header for pure code.
+// Linux's numbers; <csignal> is no header for pure code.
+constexpr int kSigAbrt = 6;
 constexpr int kSigTerm = 15;
+
+// By so much an abort is dated behind the failure that was its cause. More than two reports of one
+// node differ in the time that they take.
+constexpr Duration kBehind = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -21,14 +27,46 @@ void AgentCore::Describe(const WorkerEnd& end) {
 void AgentCore::Fail(const WorkerEnd& end) {
   own_failure_ = end;
   is_failure_answered_ = false;
+  // The first failure is the cause, and this one had begun before the aborts.
+  if (ending_ && ending_->contains(end.local_rank)) {
+    for (Suspicion& suspicion : suspicions_) suspicion.end.at = end.at + kBehind;
+  }
   suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
   Stop(kSigTerm);
 }
 
+void AgentCore::SuspectAbort(const WorkerEnd& end) {
+  const bool is_first = std::ranges::none_of(
+      suspicions_, [](const Suspicion& known) { return known.end.signal == kSigAbrt; });
+  suspicions_.push_back({end, now_ + policy_.ending_patience});
+  if (is_first) {
+    ending_.reset();
+    actions_.push_back(LookForEnding{assignment_});
+  }
+}
+
+void AgentCore::On(const EndingFound& event) {
+  if (event.assignment != assignment_ || state_ != State::kRunning) return;
+  ending_ = event.local_ranks;
+  ReviewAborts();
+}
+
+void AgentCore::ReviewAborts() {
+  const bool is_any_ending =
+      !ending_ || std::ranges::any_of(*ending_, [this](int rank) { return live_.contains(rank); });
+  if (is_any_ending && !live_.empty()) return;
+  for (Suspicion& suspicion : suspicions_) {
+    if (suspicion.end.signal == kSigAbrt) suspicion.judge_at = now_;
+  }
+  JudgeSuspicions();
+}
+
 void AgentCore::JudgeSuspicions() {
-  if (suspicions_.empty() || suspicions_.front().judge_at > now_) return;
-  const Suspicion first = suspicions_.front();
-  suspicions_.erase(suspicions_.begin());
+  const auto due = std::ranges::find_if(
+      suspicions_, [this](const Suspicion& known) { return known.judge_at <= now_; });
+  if (due == suspicions_.end()) return;
+  const Suspicion first = *due;
+  suspicions_.erase(due);
   if (state_ == State::kRunning) Fail(first.end);
 }
 

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_EVENTS_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_EVENTS_H_
 
+#include <set>
 #include <string>
 #include <variant>
 
@@ -23,6 +24,11 @@ struct FailureDescribed {
   WorkerEnd end;
   rendezvous::Assignment assignment;
   rendezvous::FailureReport report;
+};
+// The answer to LookForEnding: the local ranks whose end is under way.
+struct EndingFound {
+  rendezvous::Assignment assignment;
+  std::set<int> local_ranks;
 };
 // Nothing of the workers' process groups is left, and what they left behind has been read.
 struct WorkersGone {
@@ -70,9 +76,9 @@ using AgentEvent =
                  rendezvous::Concluded, rendezvous::ContactMade, rendezvous::ContactLost,
                  rendezvous::ContactRestored, rendezvous::RendezvousFailed,
                  rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
-                 WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder, HangJudged,
-                 SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone, ReportWritten,
-                 LogsDrained>;
+                 EndingFound, WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder,
+                 HangJudged, SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone,
+                 ReportWritten, LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
 struct JoinRound {};
@@ -113,6 +119,10 @@ struct AnswerStop {
 struct DescribeFailure {
   rendezvous::Assignment assignment;
   WorkerEnd end;
+};
+// Find out which living workers are about to end. EndingFound follows within seconds.
+struct LookForEnding {
+  rendezvous::Assignment assignment;
 };
 struct ReportFailure {
   Round round;
@@ -168,9 +178,9 @@ struct ExitAgent {
 };
 
 using AgentAction = std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers,
-                                 AskToStop, OrderStop, AnswerStop, DescribeFailure, ReportFailure,
-                                 ReportFirstSuccess, ReportSuccess, LeaveJob, AckVerdict, Say,
-                                 PrintReport, EndJob, DrainLogs, ExitAgent>;
+                                 AskToStop, OrderStop, AnswerStop, DescribeFailure, LookForEnding,
+                                 ReportFailure, ReportFirstSuccess, ReportSuccess, LeaveJob,
+                                 AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
 
 }  // namespace ddprun::launcher
 

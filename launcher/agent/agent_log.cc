@@ -102,6 +102,10 @@ struct LineOf {
         absl::StrCat(" rank=", e.report.rank,
                      e.report.left_peer ? absl::StrCat(" left_peer=", *e.report.left_peer) : "")};
   }
+  Line operator()(const EndingFound& e) const {
+    return {"workers about to end",
+            absl::StrCat(" local_ranks=", absl::StrJoin(e.local_ranks, ","))};
+  }
   Line operator()(const WorkersGone& e) const {
     return {"workers gone", e.have_read_stop ? " have_read_stop=yes" : ""};
   }
@@ -163,6 +167,7 @@ struct LineOf {
   Line operator()(const DescribeFailure& a) const {
     return {"describing failure", EndValues(a.assignment, a.end)};
   }
+  Line operator()(const LookForEnding&) const { return {"looking for workers about to end"}; }
   Line operator()(const ReportFailure& a) const {
     return {"reporting failure", absl::StrCat(" rank=", a.report.rank)};
   }

@@ -83,6 +83,8 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   ReadRestartOptions(read, config);
   read.Into("shutdown_timeout", config.shutdown_timeout,
             [](const std::string& text) { return ParseSeconds(text, true); });
+  read.Into("keep_children", config.keep_children,
+            [](const std::string& text) { return ParseSeconds(text, true); });
   double unused;  // exits are seen at once: there is nothing to poll
   read.Into("monitor_interval", unused, ParseInterval);
   std::vector<std::string> about_conf;

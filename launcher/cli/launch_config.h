@@ -125,6 +125,7 @@ struct LaunchConfig {
   int max_restarts = 0;
   rendezvous::RestartLimits limits;
   Duration shutdown_timeout = std::chrono::seconds(30);
+  Duration keep_children{0};                         // what a worker leaves after its success
   Duration hang_timeout = std::chrono::seconds(30);  // 0: hangs are not looked for
   OnHang on_hang = OnHang::kReport;
   // Where pages for people and for Prometheus are served; port 0: a free one. Empty: nowhere.

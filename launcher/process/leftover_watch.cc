@@ -27,17 +27,20 @@ LeftoverWatch::LeftoverWatch(const ProcessTable& table, Signs signs, Duration gr
 
 void LeftoverWatch::Begin() {
   are_told_ = false;
+  keep_until_ = TimePoint::min();
   kill_at_ = kNever;
 }
 
 void LeftoverWatch::Postpone(Duration pause) {
   if (kill_at_ != kNever) kill_at_ += pause;
+  if (keep_until_ != TimePoint::min()) keep_until_ += pause;
 }
 
 bool LeftoverWatch::AreLeft(TimePoint now) {
   if (!HasChildren()) return false;
-  const int signal = IsOver(now) ? SIGKILL : are_told_ ? 0 : SIGTERM;
-  if (kill_at_ == kNever) kill_at_ = now + grace_;
+  const bool are_kept = now < keep_until_;
+  const int signal = IsOver(now) ? SIGKILL : are_told_ || are_kept ? 0 : SIGTERM;
+  if (kill_at_ == kNever && !are_kept) kill_at_ = now + grace_;
   // A signal to all takes a walk. To watch those that were told does not: each of them is or has an
   // ancestor that is our child, and all our children are of the job, unless we were started with
   // some. Where we were, the cgroup answers as long as one is where it was born.
@@ -68,14 +71,15 @@ int LeftoverWatch::Tell(int signal) {
     if (found > 0 || !vanished.is_any) break;
   }
   if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
-  are_told_ = !vanished.is_ours;
+  if (signal != 0 || are_told_) are_told_ = !vanished.is_ours;
   return found;
 }
 
 TimePoint LeftoverWatch::LookAt(TimePoint now, TimePoint quiet_since) const {
   if (kill_at_ <= now) quiet_since = std::max(quiet_since, kill_at_);
   const TimePoint at = now + std::clamp(now - quiet_since, kShortestPause, kLongestPause);
-  return kill_at_ > now ? std::min(at, kill_at_) : at;
+  const TimePoint next = keep_until_ > now ? keep_until_ : kill_at_;
+  return next > now ? std::min(at, next) : at;
 }
 
 }  // namespace ddprun::launcher

@@ -30,9 +30,14 @@ class LeftoverWatch {
 
   // Another run begins.
   void Begin();
+  // They are told to end no sooner, unless one of the next two is called.
+  void KeepUntil(TimePoint at) { keep_until_ = std::max(keep_until_, at); }
   // They have until `at`, or until what an earlier call said.
-  void KillAt(TimePoint at) { kill_at_ = std::min(kill_at_, at); }
-  void KillNow() { kill_at_ = TimePoint::min(); }
+  void KillAt(TimePoint at) {
+    kill_at_ = std::min(kill_at_, at);
+    keep_until_ = TimePoint::min();
+  }
+  void KillNow() { KillAt(TimePoint::min()); }
   // Time in which nothing could run is no part of their grace.
   void Postpone(Duration pause);
 
@@ -55,6 +60,7 @@ class LeftoverWatch {
   const Duration grace_;
 
   bool are_told_ = false;
+  TimePoint keep_until_ = TimePoint::min();
   TimePoint kill_at_ = kNever;
 };
 

@@ -207,7 +207,10 @@ DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
       if (query.vanished != nullptr) query.vanished->is_any = true;
       continue;
     }
-    if (SignalOne(process, pid, query, signal)) ++found;
+    if (SignalOne(process, pid, query, signal)) {
+      ++found;
+      if (query.visit != nullptr) query.visit(query.context, pid);
+    }
     syscall(SYS_close, process);
   }
   syscall(SYS_close, proc);

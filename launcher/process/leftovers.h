@@ -40,8 +40,11 @@ struct LeftoverQuery {
                                      // and devices not yet
   const pid_t* groups = nullptr;     // and, up to a 0, who is in these process groups, their
                                      // leaders excepted
-  Vanished* vanished = nullptr;      // may be null: is told what vanished; never set to false
-  pid_t spare = 0;                   // but never this one (the guardian), nor the caller
+  // Called for each that is found, with its number; may be null. Must be as safe as the walk.
+  void (*visit)(void* context, pid_t pid) = nullptr;
+  void* context = nullptr;
+  Vanished* vanished = nullptr;  // may be null: is told what vanished; never set to false
+  pid_t spare = 0;               // but never this one (the guardian), nor the caller
   const char* proc = "/proc";
 };
 

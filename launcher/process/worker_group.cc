@@ -12,8 +12,10 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/process/foreground.h"
 #include "launcher/process/guardian.h"
 #include "launcher/process/job_cgroup.h"
+#include "launcher/process/left_children.h"
 #include "launcher/process/leftover_watch.h"
 #include "launcher/process/leftovers.h"
 #include "launcher/process/process.h"
@@ -55,6 +57,7 @@ class WorkerGroup::Impl {
                     .cgroup = options_.cgroup,
                     .guardian = options_.guardian},
                    options_.leftover_grace),
+        left_children_(options_.keep_children, options_.leftover_grace),
         survivors_(options_.unkillable_after),
         tick_timer_(io),
         start_(io,
@@ -87,6 +90,7 @@ class WorkerGroup::Impl {
     }
     ++run_;
     leftovers_.Begin();
+    left_children_.Begin();
     survivors_.Reset();
     suspended_at_.reset();
     start_.Begin(std::move(requests));
@@ -99,6 +103,7 @@ class WorkerGroup::Impl {
     const TimePoint now = SteadyNow();
     grace_ = grace;
     leftovers_.KillAt(now + grace);
+    left_children_.Begin();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
@@ -115,6 +120,7 @@ class WorkerGroup::Impl {
     if (is_empty()) return;
     start_.Stop();
     leftovers_.KillNow();
+    left_children_.Begin();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       worker.was_told_to_stop = true;
@@ -166,7 +172,7 @@ class WorkerGroup::Impl {
     if (worker.is_leader_alive) kill(worker.pid, signal);
   }
 
-  void CarryOut(const Worker& worker, WorkerStop::Order order) {
+  void CarryOut(Worker& worker, WorkerStop::Order order) {
     using enum WorkerStop::Receiver;
     if (order.receiver == kNobody || order.receiver == kHelpers) return;
     // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
@@ -176,6 +182,7 @@ class WorkerGroup::Impl {
       SignalGroup(worker, signal);
     } else {
       kill(worker.pid, signal);  // not reaped yet, so the number is its own
+      if (SignalForeground(worker.pid, signal)) worker.stop.PassedOn();
     }
     if (signal != SIGKILL) SignalGroup(worker, SIGCONT);
   }
@@ -231,7 +238,13 @@ class WorkerGroup::Impl {
                               .status = status,
                               .at = SteadyNow(),
                               .was_told_to_stop = worker.was_told_to_stop};
-    CarryOut(worker, worker.stop.LeaderEnded(exit_seen_->at, options_.leftover_grace));
+    Duration patience{0};
+    if (status.is_success() && !worker.was_told_to_stop) {
+      patience = left_children_.patience();
+      left_children_.WorkerEnded(worker.rank, exit_seen_->at);
+      leftovers_.KeepUntil(exit_seen_->at + patience);
+    }
+    CarryOut(worker, worker.stop.LeaderEnded(exit_seen_->at, options_.leftover_grace, patience));
   }
 
   // A worker's leader, whose end was just seen, or what workers left behind.
@@ -270,6 +283,7 @@ class WorkerGroup::Impl {
     if (is_empty()) return;
     const TimePoint now = SteadyNow();
     std::vector<WorkerNotice> notices;
+    TellOfLeftChildren(now, notices);
     std::vector<pid_t> deaf;  // at half of their grace
     bool is_any_alive = start_.is_starting();
     for (Worker& worker : workers_) {
@@ -297,6 +311,14 @@ class WorkerGroup::Impl {
       ArmTick(now);
     }
     for (const WorkerNotice& event : notices) handler_(event);
+  }
+
+  // Before they are told to end. A run that is being stopped needs no line.
+  void TellOfLeftChildren(TimePoint now, std::vector<WorkerNotice>& notices) {
+    if (options_.job_mark.empty() || left_children_.next_at() > now || !HasChildren()) return;
+    const LeftoverQuery query{.mark = options_.job_mark.c_str(),
+                              .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
+    for (std::string& line : left_children_.Look(now, query)) notices.push_back({std::move(line)});
   }
 
   // Everything has been killed for long enough. A worker whose own end is outstanding is still ours
@@ -346,6 +368,7 @@ class WorkerGroup::Impl {
     if (has_leftovers || !is_leader_alive) {
       next = std::min(next, leftovers_.LookAt(now, quiet_since_));
     }
+    next = std::min(next, left_children_.next_at());
     // What the kernel holds sends us no SIGCHLD.
     next = std::min(next, survivors_.next_at());
     if (next == kNever) return;
@@ -360,6 +383,7 @@ class WorkerGroup::Impl {
   const EventHandler handler_;
   ProcessTable table_;
   LeftoverWatch leftovers_;
+  LeftChildren left_children_;
   SurvivorWatch survivors_;
   boost::asio::steady_timer tick_timer_;  // grace ends, leftovers
   StartSequence start_;

@@ -83,6 +83,7 @@ struct WorkerGroupOptions {
   Guardian* guardian = nullptr;       // may be null; is told the sessions, outlives the group
   const JobCgroup* cgroup = nullptr;  // may be null; where workers are born, outlives the group
   Duration leftover_grace = std::chrono::seconds(30);  // for what a worker leaves behind
+  Duration keep_children{0};  // what a worker leaves that ended with 0 may go on for so long
   bool use_pidfd = true;
   Duration unkillable_after = std::chrono::seconds(60);  // SIGKILL until it is given up
   Duration slow_start_after = std::chrono::seconds(30);  // without a program: WorkerNotice

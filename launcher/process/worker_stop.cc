@@ -26,11 +26,14 @@ WorkerStop::Order WorkerStop::Tell(TimePoint now, int signal, Duration grace, bo
   return {Receiver::kLeader, signal};
 }
 
-WorkerStop::Order WorkerStop::LeaderEnded(TimePoint now, Duration grace) {
+WorkerStop::Order WorkerStop::LeaderEnded(TimePoint now, Duration grace, Duration patience) {
   has_leader_ended_ = true;
   if (is_killed_) return {Receiver::kGroup, kSigKill};  // what it has started since
-  if (signal_ == 0) return Tell(now, kSigTerm, grace);
-  return is_group_told_ ? Order{} : ToGroup(kSigTerm);
+  if (signal_ != 0) return is_group_told_ ? Order{} : ToGroup(kSigTerm);
+  if (patience == Duration{0}) return Tell(now, kSigTerm, grace);
+  group_at_ = now + patience;
+  kill_at_ = group_at_ + grace;
+  return {};
 }
 
 WorkerStop::Order WorkerStop::Kill() {
@@ -41,6 +44,7 @@ WorkerStop::Order WorkerStop::Kill() {
 WorkerStop::Order WorkerStop::TimePassed(TimePoint now) {
   if (is_kill_due(now)) return Kill();
   if (next_at() > now) return {};
+  if (signal_ == 0) signal_ = kSigTerm;  // of what a leader left that ended well
   if (!is_leader_told_) return ToGroup(kSigTerm);
   is_group_told_ = true;
   return {Receiver::kHelpers, kSigTerm};
@@ -59,7 +63,7 @@ void WorkerStop::Postpone(Duration pause) {
 
 TimePoint WorkerStop::next_at() const {
   if (is_killed_) return kNever;
-  return is_group_told_ ? kill_at_ : group_at_;
+  return is_group_told_ || is_passed_on_ ? kill_at_ : group_at_;
 }
 
 }  // namespace ddprun::launcher

@@ -9,7 +9,8 @@ namespace ddprun::launcher {
 // The leader, which is the process that ddprun has started, hears of the stop first, and alone: it
 // may need what it has started (the processes of a DataLoader) until its checkpoint is written. The
 // rest of its process group hears of it when the leader has ended or half of the grace is over. At
-// the end of the grace all are killed.
+// the end of the grace all are killed. A leader that is a shell may wait for its program before it
+// runs its trap: that program hears of the stop with it (foreground.h).
 //
 // SIGINT and SIGQUIT go to the whole group at once, as a terminal sends them: a shell that waits
 // for its command does not end of a SIGINT that it alone gets, and bash of no SIGQUIT.
@@ -29,8 +30,12 @@ class WorkerStop {
   // is told at half of the grace all the same: who sent it is known, and not whom it reached. What
   // outlives its leader is told once more, at once: nothing waits for it any more.
   Order Tell(TimePoint now, int signal, Duration grace, bool has_it = false);
-  // The leader has ended; `grace`: for what it has left, where nobody has told it to stop.
-  Order LeaderEnded(TimePoint now, Duration grace);
+  // What the leader waits for has the signal as well: it is the program, and what it has started is
+  // told when the leader has ended, not at half of the grace.
+  void PassedOn() { is_passed_on_ = true; }
+  // The leader has ended; `grace`: for what it has left, where nobody has told it to stop. They are
+  // told when `patience` is over.
+  Order LeaderEnded(TimePoint now, Duration grace, Duration patience = Duration{0});
   Order Kill();
   // What is due by now.
   Order TimePassed(TimePoint now);
@@ -53,6 +58,7 @@ class WorkerStop {
   bool has_leader_ended_ = false;
   bool is_group_told_ = false;
   bool is_leader_told_ = false;  // by us
+  bool is_passed_on_ = false;
   bool is_killed_ = false;
   TimePoint group_at_ = kNever;
   TimePoint kill_at_ = kNever;

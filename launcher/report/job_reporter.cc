@@ -11,6 +11,7 @@
 #include "launcher/cli/text.h"
 #include "launcher/logs/console_sink.h"
 #include "launcher/logs/log_router.h"
+#include "launcher/report/ending_workers.h"
 #include "launcher/report/exit_report.h"
 
 namespace ddprun::launcher {
@@ -106,6 +107,28 @@ void JobReporter::Describe(const WorkerEnd& end,
   Ask({record_.Failed(end)}, options_.describe_timeout,
       [this, answer = std::move(answer)](const std::vector<LastWords>& words) {
         if (const auto report = Add(words[0])) answer(*report);
+      });
+}
+
+void JobReporter::LookForEnding(std::function<void(std::set<int>)> answer) {
+  std::vector<LivingWorker> living;
+  std::string file;
+  if (!record_.rounds().empty()) {
+    for (const WorkerRecord& worker : record_.rounds().back().workers) {
+      if (worker.pid == 0 || worker.end) continue;
+      living.push_back({worker.local_rank, worker.pid, worker.error_file});
+      file = worker.error_file;
+    }
+  }
+  workers_files_.Ask<std::set<int>>(
+      "ending workers", file, options_.describe_timeout,
+      [living, &logs = logs_] {
+        return EndingWorkers(living, [&logs](int local_rank, size_t lines, Duration patience) {
+          return logs.StderrTail(local_rank, lines, patience);
+        });
+      },
+      [answer = std::move(answer)](std::optional<std::set<int>> ending) {
+        answer(std::move(ending).value_or(std::set<int>{}));
       });
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ class JobReporter {
   // inside the call.
   void Describe(const WorkerEnd& end,
                 std::function<void(const rendezvous::FailureReport& report)> answer);
+  // The local ranks of the newest round that live and whose end is under way (ending_workers.h).
+  // Answers within seconds, not from inside the call; without any where a file system hangs.
+  void LookForEnding(std::function<void(std::set<int>)> answer);
   // Reads what the round's workers have left; `done` is called within seconds.  REQUIRES for
   // complete texts: none of them lives.
   void CompleteRound(std::function<void()> done);

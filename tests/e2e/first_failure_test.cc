@@ -48,6 +48,37 @@ TEST_CASE("first failure: a rank that takes its time to end is blamed as well") 
   }
 }
 
+// Ranks 0 and 1 abort when rank 2 has raised, and rank 2 ends with 3 when both have been reaped.
+// The launcher makes $ of $$.
+constexpr char kAbortingPeers[] = R"(cd "$1"
+if [ $RANK = 2 ]; then
+  echo 'Traceback (most recent call last):' >&2
+  : > raised
+  for peer in 0 1; do
+    until [ -e pid$peer ]; do sleep 0.01; done
+    while kill -0 $(cat pid$peer) 2> /dev/null; do sleep 0.01; done
+  done
+  exit 3
+fi
+until [ -e raised ]; do sleep 0.01; done
+echo $$$$ > new$RANK && mv new$RANK pid$RANK
+kill -ABRT $$$$)";
+
+TEST_CASE(
+    "first failure: a rank that has raised is blamed before peers that abort, with its code") {
+  Job job;
+  auto ddprun =
+      job.RunRaw({"--standalone", "--nproc_per_node=3", "--report_file=" + job.File("report"),
+                  "/bin/sh", "-c", kAbortingPeers, "sh", job.File("")});
+  CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  const auto report = ParseJson(ReadFile(job.File("report")));
+  REQUIRE(report.has_value());
+  CHECK_MESSAGE(report->get<int>("first_failure.rank") == 2, ddprun->Describe());
+  CHECK_MESSAGE(report->get<int>("first_failure.exit_code") == 3, ddprun->Describe());
+  const auto failures = report->get_child("failures");
+  CHECK_MESSAGE(failures.size() == 3, ddprun->Describe());
+}
+
 TEST_CASE("first failure: a rank that left early with 0 is named beside the failure") {
   const std::regex named("rank 1 had exited with 0 [0-9]+(\\.[0-9]+)? s before");
   for (const char* way : {"wait", "finish"}) {

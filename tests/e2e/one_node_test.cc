@@ -74,6 +74,47 @@ TEST_CASE("one node: a worker's signal becomes 128 + n, and the report names it"
   }
 }
 
+// Rank 0 leaves a process in a session of its own and one in its own group; both write when a file
+// is there.
+constexpr char kLeaving[] = R"(cd "$1"
+[ $RANK = 0 ] || exit 0
+setsid sh -c 'echo > up1; until [ -e go ]; do sleep 0.01; done; echo > saved1' &
+sh -c 'echo > up2; until [ -e go ]; do sleep 0.01; done; echo > saved2' &
+until [ -e up1 ] && [ -e up2 ]; do sleep 0.01; done)";
+
+TEST_CASE("one node: what a worker leaves after its success goes on with --keep_children") {
+  Job job;
+  auto ddprun = job.RunRaw({"--standalone", "--nproc_per_node=2", "--keep_children=600", "/bin/sh",
+                            "-c", kLeaving, "sh", job.File("")});
+  REQUIRE(ddprun->WaitForErr("--keep_children"));
+  CHECK(ddprun->err() == Contains("rank 0 has ended and left "));
+  job.Touch("go");
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(job.HasFile("saved1"));
+  CHECK(job.HasFile("saved2"));
+}
+
+TEST_CASE("one node: without --keep_children it is ended, and told of") {
+  Job job;
+  auto ddprun = job.RunRaw(
+      {"--standalone", "--nproc_per_node=2", "/bin/sh", "-c", kLeaving, "sh", job.File("")});
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->err() == Contains("rank 0 has ended and left "));
+  CHECK(ddprun->err() == Contains("--keep_children=SECONDS"));
+  job.Touch("go");
+  CHECK(job.IsGone());
+  CHECK_FALSE(job.HasFile("saved1"));
+}
+
+TEST_CASE("one node: --keep_children keeps nothing after a failure") {
+  Job job;
+  auto ddprun = job.RunRaw({"--standalone", "--nproc_per_node=2", "--keep_children=600", "/bin/sh",
+                            "-c", std::string(kLeaving) + "\nexit 3", "sh", job.File("")});
+  CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+  CHECK(ddprun->err() != Contains("keep_children"));
+  CHECK(job.IsGone());
+}
+
 TEST_CASE("one node: a failure stops the others at once, not when they end by themselves") {
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=4"}, {"exit:7@2", "wait"});

@@ -177,6 +177,23 @@ TEST_CASE("signals: an order that a front end passes on leaves the workers their
   }
 }
 
+TEST_CASE("signals: the program of a wrapper with a trap hears of a stop at once") {
+  Job job;
+  // Half of the grace, after which the whole group is told, is longer than the test waits.
+  auto ddprun = job.RunRaw({"--standalone", "--nproc_per_node=2", "--shutdown_timeout=600",
+                            "/bin/sh", "-c", "trap 'echo cleanup' TERM; \"$@\"; echo ended", "sh",
+                            Runfile("tests/e2e/toy_worker"), "block:15", "print:ready {rank}",
+                            "await:15", "print:saved {rank}"});
+  REQUIRE(ddprun->WaitForOut("ready 0"));
+  REQUIRE(ddprun->WaitForOut("ready 1"));
+  ddprun->Signal(SIGTERM);
+  CHECK_MESSAGE(ddprun->Wait() == 128 + SIGTERM, ddprun->Describe());
+  for (const char* rank : {"0", "1"}) {
+    CHECK_MESSAGE(ddprun->out() == Contains(std::string("saved ") + rank), ddprun->Describe());
+  }
+  CHECK_MESSAGE(ddprun->out() == Contains("cleanup\nended\n"), ddprun->Describe());
+}
+
 TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") {
   for (const int signal : {SIGINT, SIGTERM}) {
     Job job;

@@ -31,6 +31,7 @@ struct Printer {
   std::string operator()(const DescribeFailure& a) const {
     return "describe:" + std::to_string(a.end.local_rank);
   }
+  std::string operator()(const LookForEnding&) const { return "look"; }
   std::string operator()(const ReportFailure& a) const {
     return "failed:" + std::to_string(a.report.local_rank);
   }

@@ -18,6 +18,7 @@ using rendezvous::Drained;
 using rendezvous::RendezvousFailed;
 using rendezvous::Verdict;
 
+constexpr int kAbrt = 6;
 constexpr int kInt = 2;
 constexpr int kKill = 9;
 constexpr int kTerm = 15;
@@ -33,6 +34,35 @@ TEST_CASE("agent: success is acknowledged and ends with 0 when the verdict says 
   CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
 }
 
+TEST_CASE("agent: after the job's success it waits for what its workers left, and stops nothing") {
+  Bench bench;
+  bench.Run();
+  bench.End(0, 0);
+  bench.End(1, 0);
+  CHECK(bench.Step(Concluded{Verdict{}}) == "ack");
+  CHECK(bench.Step(ContactLost{.reason = "closed"}) == "");
+  CHECK(bench.Pass(30min) == "say");
+  CHECK(bench.Step(WorkersGone{}) == "end:0");
+}
+
+TEST_CASE("agent: what its workers left hears of a signal and of a stop after the job's success") {
+  for (const bool is_signal : {false, true}) {
+    CAPTURE(is_signal);
+    Bench bench;
+    bench.Run();
+    bench.End(0, 0);
+    bench.End(1, 0);
+    bench.Step(Concluded{Verdict{}});
+    if (is_signal) {
+      CHECK(bench.Step(SignalReceived{.signal = kTerm}) == "leave say stop:15");
+    } else {
+      CHECK(bench.Step(StopOrder{rendezvous::StopHow::kGracefully, "ddprun stop"}) ==
+            "stop:15 answer");
+    }
+    CHECK(bench.Step(WorkersGone{}) == (is_signal ? "end:143" : "end:0"));
+  }
+}
+
 TEST_CASE("agent: a failed worker stops the others, and the node joins the next round") {
   Bench bench;
   bench.Run();
@@ -41,6 +71,93 @@ TEST_CASE("agent: a failed worker stops the others, and the node joins the next 
   CHECK(bench.End(0, 143, kTerm) == "");
   CHECK(bench.Step(WorkersGone{}) == "join");
   CHECK(bench.Assign(2) == "start:2");
+}
+
+// What the agent does when local rank 0 of three has aborted and the end of `ending` is under way.
+struct Abort {
+  explicit Abort(std::set<int> ending) : bench(3) {
+    bench.Run();
+    CHECK(bench.End(0, 134, kAbrt) == "look");
+    found = bench.Step(EndingFound{Bench::AssignmentOf(1), std::move(ending)});
+  }
+  Bench bench;
+  std::string found;
+};
+
+TEST_CASE("agent: a worker that aborts alone is the cause, and the others are stopped at once") {
+  Abort abort({});
+  CHECK(abort.found == "stop:15 describe:0");
+  CHECK(abort.bench.Describe(0, 134) == "failed:0");
+}
+
+TEST_CASE("agent: the failure of a peer whose end was under way comes before an abort") {
+  Abort abort({2});
+  CHECK(abort.found == "");
+  CHECK(abort.bench.Pass(999ms) == "");
+  CHECK(abort.bench.Step(Bench::EndOf(2, 1)) == "stop:15 describe:2 describe:0");
+  CHECK(abort.bench.Describe(2, 1) == "failed:2");
+  CHECK(abort.bench.Describe(0, 134) == "failed:0");
+}
+
+TEST_CASE("agent: aborts are dated behind the failure that was under way, however it ends") {
+  for (const int signal : {0, kAbrt, kKill}) {
+    CAPTURE(signal);
+    AgentPolicy policy;
+    policy.local_world_size = 3;
+    AgentCore core(policy);
+    core.Step(TimePoint{}, AgentStarted{});
+    core.Step(TimePoint{}, Assigned{Bench::AssignmentOf(1)});
+    core.Step(TimePoint{}, WorkersPrepared{Bench::AssignmentOf(1)});
+    core.Step(TimePoint{}, Bench::EndOf(0, 134, kAbrt));
+    core.Step(TimePoint{}, EndingFound{Bench::AssignmentOf(1), {1}});
+    WorkerEnd cause = Bench::EndOf(1, 1, signal);
+    cause.at = TimePoint{200ms};
+    std::vector<TimePoint> dates;
+    for (const AgentAction& action : core.Step(cause.at, cause)) {
+      if (const auto* told = std::get_if<DescribeFailure>(&action)) dates.push_back(told->end.at);
+    }
+    REQUIRE(dates.size() == 2);
+    CHECK(dates[0] == cause.at);
+    CHECK(dates[1] > cause.at);
+  }
+}
+
+TEST_CASE("agent: a failure that comes of an abort does not take its place") {
+  Abort abort({2});
+  // Rank 1 has raised since, as its peer was gone; rank 2 is the one whose end was under way.
+  CHECK(abort.bench.Step(Bench::EndOf(1, 1)) == "stop:15 describe:1 describe:0");
+  CHECK(abort.bench.Describe(0, 134) == "failed:0");
+}
+
+TEST_CASE("agent: who does not end within its time leaves the abort as the cause") {
+  Abort abort({1, 2});
+  CHECK(abort.bench.Pass(1s) == "stop:15 describe:0");
+}
+
+TEST_CASE("agent: a peer that ends well explains no abort") {
+  Abort abort({2});
+  CHECK(abort.bench.End(2, 0) == "first-success stop:15 describe:0");
+}
+
+TEST_CASE("agent: all abort before the answer has come, and the first is the cause") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.End(1, 134, kAbrt) == "look");
+  CHECK(bench.End(0, 134, kAbrt) == "");
+  CHECK(bench.Step(Bench::EndOf(2, 134, kAbrt)) == "stop:15 describe:2 describe:1 describe:0");
+}
+
+TEST_CASE("agent: without an answer an abort is judged in time") {
+  Bench bench(2);
+  bench.Run();
+  CHECK(bench.End(1, 134, kAbrt) == "look");
+  CHECK(bench.Pass(1s) == "stop:15 describe:1");
+}
+
+TEST_CASE("agent: the only worker's abort needs no look") {
+  Bench bench(1);
+  bench.Run();
+  CHECK(bench.End(0, 134, kAbrt) == "stop:15 failed:0");
 }
 
 TEST_CASE("agent: a reason that comes when the workers are gone is told all the same, once") {

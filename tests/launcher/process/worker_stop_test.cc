@@ -46,11 +46,39 @@ TEST_CASE("worker stop: what was told at half of the grace is not told again at 
   CHECK(stop.LeaderEnded(kStart + 16s, 99s) == kNothing);
 }
 
+TEST_CASE(
+    "worker stop: where a shell's program has the signal, nobody is told at half of the grace") {
+  WorkerStop stop;
+  stop.Tell(kStart, SIGTERM, 30s);
+  stop.PassedOn();
+  CHECK(stop.next_at() == kStart + 30s);
+  CHECK(stop.TimePassed(kStart + 15s) == kNothing);
+  CHECK(stop.LeaderEnded(kStart + 16s, 99s) == Order{kGroup, SIGTERM});
+  CHECK(stop.TimePassed(kStart + 30s) == Order{kGroup, SIGKILL});
+}
+
 TEST_CASE("worker stop: a leader that ends by itself leaves processes with a grace of their own") {
   WorkerStop stop;
   CHECK(stop.LeaderEnded(kStart, 20s) == Order{kGroup, SIGTERM});
   CHECK(stop.signal() == SIGTERM);
   CHECK(stop.next_at() == kStart + 20s);
+}
+
+TEST_CASE("worker stop: what a leader leaves that ended well is told when the patience is over") {
+  WorkerStop stop;
+  CHECK(stop.LeaderEnded(kStart, 20s, 5s) == kNothing);
+  CHECK(stop.next_at() == kStart + 5s);
+  CHECK(stop.TimePassed(kStart + 5s) == Order{kGroup, SIGTERM});
+  CHECK(stop.signal() == SIGTERM);
+  CHECK(stop.next_at() == kStart + 25s);
+  CHECK(stop.TimePassed(kStart + 25s) == Order{kGroup, SIGKILL});
+}
+
+TEST_CASE("worker stop: a stop ends the patience") {
+  WorkerStop stop;
+  stop.LeaderEnded(kStart, 20s, 500s);
+  CHECK(stop.Tell(kStart + 1s, SIGTERM, 30s) == Order{kGroup, SIGTERM});
+  CHECK(stop.next_at() == kStart + 31s);
 }
 
 TEST_CASE("worker stop: a terminal's signals go to the whole group, once") {

@@ -1,0 +1,82 @@
+#include "launcher/report/ending_workers.h"
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "rendezvous/core/types.h"
+
+namespace ddprun::launcher {
+namespace {
+
+constexpr uint64_t kExitingFlag = 0x4;
+// A chain of exceptions has some tracebacks, each with a few lines a frame.
+constexpr size_t kTailLines = 200;
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+bool HasCauseOfItsOwn(const std::string& error_file) {
+  if (error_file.empty()) return false;
+  const absl::StatusOr<std::string> text = ReadErrorFile(error_file);
+  rendezvous::FailureReport report;
+  return text.ok() && ParseErrorText(*text, report).ok() && !report.left_peer;
+}
+
+std::string ReadStat(const std::string& folder) {
+  std::ostringstream text;
+  text << std::ifstream(folder + "/stat").rdbuf();
+  return text.str();
+}
+
+// Of a process whose descriptors cannot be read: as if it had some.
+bool HasSocket(const std::string& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder + "/fd", error), end; !error && file != end;
+       file.increment(error)) {
+    std::error_code gone;  // closed meanwhile
+    if (std::filesystem::read_symlink(*file, gone).native().starts_with("socket:")) return true;
+  }
+  return static_cast<bool>(error);
+}
+
+}  // namespace
+
+bool IsExiting(std::string_view stat) {
+  // The name, field 2, may hold blanks and brackets; fields 3 to 9 follow it.
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string_view::npos) return false;
+  const absl::string_view rest(stat.data() + name_end + 1, stat.size() - name_end - 1);
+  const std::vector<absl::string_view> fields = absl::StrSplit(rest, ' ', absl::SkipEmpty());
+  uint64_t flags = 0;
+  uint32_t status = 0;
+  if (fields.size() < 50 || !absl::SimpleAtoi(fields[6], &flags)) return false;
+  if (!absl::SimpleAtoi(fields[49], &status)) return false;
+  return (flags & kExitingFlag) != 0 && (status & 0x7f) != SIGABRT;
+}
+
+std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const TailReader& tail,
+                            const std::string& proc) {
+  std::set<int> ending;
+  std::set<int> without_socket;
+  for (const LivingWorker& worker : workers) {
+    const std::string folder = proc + "/" + std::to_string(worker.pid);
+    const std::string words = tail(worker.local_rank, kTailLines, kTailTimeout);
+    if (HasCauseOfItsOwn(worker.error_file) || words.find(kTraceback) != std::string::npos ||
+        IsExiting(ReadStat(folder))) {
+      ending.insert(worker.local_rank);
+    } else if (!HasSocket(folder)) {
+      without_socket.insert(worker.local_rank);
+    }
+  }
+  // Where nobody has one, the job has no connections that could be lost.
+  if (ending.size() + without_socket.size() < workers.size()) ending.merge(without_socket);
+  return ending;
+}
+
+}  // namespace ddprun::launcher
