@@ -119,7 +119,7 @@ class Agent {
   void Do(const PrepareWorkers& action);
   void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }
   void Do(const StopWorkers& action) {
-    group_.EndStart();  // who begins from here on cannot have got the signal
+    group_.BeginStop(action.grace);  // who begins from here on cannot have got the signal
     AskWitness(action.signal, action.may_be_for_all, [this, action](bool is_for_all) {
       group_.Stop(action.signal, action.grace, is_for_all);
     });

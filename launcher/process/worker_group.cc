@@ -98,22 +98,25 @@ class WorkerGroup::Impl {
 
   void Stop(int signal, Duration grace, bool have_it) {
     if (is_empty()) return;
-    start_.Stop();
+    BeginStop(grace);
     EndSuspension();  // this signal continues the workers, too
     const TimePoint now = SteadyNow();
-    grace_ = grace;
     leftovers_.KillAt(now + grace);
     left_children_.Begin();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
-      worker.was_told_to_stop = true;
       CarryOut(worker, worker.stop.Tell(now, signal, grace, have_it));
     }
     PostRecheck();
   }
 
-  void EndStart() {
-    if (!is_empty()) start_.Stop();
+  void BeginStop(Duration grace) {
+    if (is_empty()) return;
+    start_.Stop();
+    grace_ = grace;
+    for (Worker& worker : workers_) {
+      if (worker.is_group_alive) worker.was_told_to_stop = true;
+    }
   }
 
   void KillNow() {
@@ -409,7 +412,7 @@ void WorkerGroup::Stop(int signal, Duration grace, bool have_it) {
 }
 void WorkerGroup::KillNow() { impl_->KillNow(); }
 void WorkerGroup::Relay(int signal) { impl_->Relay(signal); }
-void WorkerGroup::EndStart() { impl_->EndStart(); }
+void WorkerGroup::BeginStop(Duration grace) { impl_->BeginStop(grace); }
 void WorkerGroup::Suspend() { impl_->Suspend(); }
 void WorkerGroup::Resume() { impl_->Resume(); }
 bool WorkerGroup::is_empty() const { return impl_->is_empty(); }

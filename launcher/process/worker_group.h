@@ -53,7 +53,7 @@ struct WorkerExited {
   pid_t pid = 0;
   ExitStatus status{};
   TimePoint at{};
-  bool was_told_to_stop = false;  // Stop, KillNow or a failed start came before its end was seen
+  bool was_told_to_stop = false;  // BeginStop, Stop, KillNow or a failed start came before its end
 };
 
 // What the user is told of at once, in one line. Some worker has not begun its program for long:
@@ -122,8 +122,9 @@ class WorkerGroup {
   // Passes SIGUSR1 or the like to each worker itself: its helpers may not have a handler and would
   // die.
   void Relay(int signal);
-  // No further worker is started; Stop follows.
-  void EndStart();
+  // Stop follows, as soon as it is known who else sends the signal. No further worker is started,
+  // and one that ends from here on counts as told to stop.
+  void BeginStop(Duration grace);
   // Stops (SIGSTOP: a group without a terminal ignores SIGTSTP) or continues all process groups.
   // The time between does not count against a grace.
   void Suspend();

@@ -54,6 +54,35 @@ TEST_CASE("report file: a success is told with its rounds and workers") {
   CHECK(ElementOf(report, "failures", 0).get<int>("restart_count") == 0);
 }
 
+// As `scancel` does it where Slurm signals every process of a step: the test is an ancestor.
+TEST_CASE(
+    "report file: workers that die of a signal to all processes were stopped, none has failed") {
+  Job job;
+  auto ddprun = job.Run({"--nproc_per_node=2", "--report_file=" + job.File("report.json"),
+                         "--event_file=" + job.File("events"), "--event_log_handler=console"},
+                        {"touch:" + job.File("up{rank}"), "wait"});
+  for (const char* up : {"up0", "up1"}) REQUIRE_MESSAGE(job.WaitForFile(up), ddprun->Describe());
+  std::vector<int> others = job.Processes();
+  std::erase(others, ddprun->pid());
+  ddprun->Signal(SIGTERM);
+  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGTERM: stopping ranks 0-1"), ddprun->Describe());
+  for (const int pid : others) kill(pid, SIGTERM);
+  REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
+
+  const Json report = ReadReport(job);
+  CHECK(report.get<std::string>("outcome") == "stopped");
+  CHECK(report.get_child("failures").empty());
+  for (const size_t rank : {0, 1}) {
+    const Json& worker = ElementOf(ElementOf(report, "rounds", 0), "workers", rank);
+    CHECK(worker.get<int>("signal") == SIGTERM);
+    CHECK(worker.get<bool>("was_stopped"));
+  }
+  const std::string events = ReadFile(job.File("events"));
+  CHECK_MESSAGE(events == Contains("\"failed\":0,\"stopped\":2"), events);
+  // What torchrun's console handler says of each worker.
+  CHECK(CountOf(ddprun->err(), "worker.status.TERMINATED") == 2);
+}
+
 TEST_CASE("report file: both nodes tell of the first failure with all that its worker said") {
   Job job;
   const std::vector<std::string> steps = {

@@ -106,6 +106,25 @@ TEST_CASE("worker_group: a stop reaches running, stopped and deaf workers") {
   }
 }
 
+// The signal may have come to all processes at once: the worker dies before it is sent another.
+TEST_CASE("worker_group: a worker that ends when the stop has begun was told to stop") {
+  for (const bool use_pidfd : kBothWays) {
+    GroupFixture fixture(use_pidfd);
+    fixture.group.Start({fixture.Toy(0, {"say", "ready", "sleep"})});
+    REQUIRE(fixture.RunUntilStarted(1));
+    fixture.output.ReadUntil("ready\n");
+
+    fixture.group.BeginStop(1s);
+    kill(fixture.All<WorkerStarted>()[0].pid, SIGTERM);
+
+    REQUIRE(fixture.RunToEnd());
+    const auto exits = fixture.All<WorkerExited>();
+    REQUIRE(exits.size() == 1);
+    CHECK(exits[0].status.signal == SIGTERM);
+    CHECK(exits[0].was_told_to_stop);
+  }
+}
+
 TEST_CASE("worker_group: a worker that ended in time is not blamed for an agent that is late") {
   for (const bool use_pidfd : kBothWays) {
     constexpr auto kGrace = 10ms;  // lower bound: the loop stands until it is over
