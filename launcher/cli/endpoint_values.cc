@@ -11,8 +11,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/option_values.h"
+#include "rendezvous/core/rank_assignment.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -108,6 +110,20 @@ absl::StatusOr<std::string> ParseHost(const std::string& text) {
   std::string host = has_brackets ? text.substr(1, text.size() - 2) : text;
   if (host.empty() || IsHost(host)) return host;
   return InvalidArgumentError("expected a host name or an IP address");
+}
+
+bool NamesThisMachine(const std::string& host, const std::vector<std::string>& own) {
+  const auto canonical = [](const std::string& name) {
+    return absl::AsciiStrToLower(absl::StripSuffix(name, "."));
+  };
+  const auto is_short_of = [](const std::string& name, const std::string& full) {
+    return !absl::StrContains(name, '.') && full.starts_with(name + ".");
+  };
+  const std::string asked = canonical(host);
+  return rendezvous::IsLoopback(asked) || std::ranges::any_of(own, [&](const std::string& name) {
+           const std::string ours = canonical(name);
+           return asked == ours || is_short_of(asked, ours) || is_short_of(ours, asked);
+         });
 }
 
 std::string WhyUnreachable(const std::string& host) {

@@ -183,7 +183,7 @@ void UseStatic(OptionReader& read, LaunchConfig& config) {
                     config.endpoint);
 }
 
-void UseC10d(OptionReader& read, LaunchConfig& config) {
+void UseC10d(OptionReader& read, const MachineFacts& machine, LaunchConfig& config) {
   config.rendezvous = RendezvousKind::kC10d;
   config.endpoint = {.host = "localhost", .port = kDefaultRendezvousPort};
   config.endpoint_source = config.SourceOf("rdzv_endpoint");
@@ -196,13 +196,16 @@ void UseC10d(OptionReader& read, LaunchConfig& config) {
   for (const char* name : {"master_addr", "master_port"}) {
     WarnUnused(read.FindText(name), "only the static backend reads it", config);
   }
-  // `localhost:0` is how torchrun's users ask for a free port on one node.
+  // `localhost:0` and `$(hostname):0` are how torchrun's users ask for a free port on one node.
   const bool is_alone = config.nodes.max == 1;
-  if (is_alone && (value == nullptr ||
-                   (config.endpoint.port == 0 && rendezvous::IsLoopback(config.endpoint.host)))) {
+  const bool is_any_port = value != nullptr && config.endpoint.port == 0;
+  const bool is_here = NamesThisMachine(config.endpoint.host, machine.names);
+  if (is_alone && (value == nullptr || (is_any_port && is_here))) {
     config.rendezvous = RendezvousKind::kStandalone;
-  } else if (config.endpoint.port == 0) {
-    read.Refuse(*value, "port 0 is for --nnodes=1 on localhost; expected HOST:PORT");
+  } else if (is_any_port) {
+    read.Refuse(*value, is_alone ? "port 0 is a free port of this machine, and no name or address "
+                                   "of it is that host; expected HOST:PORT, or localhost:0"
+                                 : "port 0 is for --nnodes=1; expected HOST:PORT");
   } else if (!config.rendezvous_options.is_host.value_or(false)) {
     RefuseUnreachable(read, value, config.endpoint);
   }
@@ -230,7 +233,7 @@ void UseEtcd(OptionReader& read, LaunchConfig& config) {
 
 // The rule for what was not said stands in the design: an endpoint alone means c10d, anything
 // that names the master or a rank means static, nothing at all on one node means standalone.
-void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
+void ChooseRendezvous(OptionReader& read, const MachineFacts& machine, LaunchConfig& config) {
   if (read.Flag("standalone")) {
     config.rendezvous = RendezvousKind::kStandalone;
     const std::string why = config.SourceOf("standalone") + " is a job of one node";
@@ -260,7 +263,7 @@ void ChooseRendezvous(OptionReader& read, LaunchConfig& config) {
                                            " is not used: only the etcd backend reads it"));
   }
   if (kind == RendezvousKind::kC10d) {
-    UseC10d(read, config);
+    UseC10d(read, machine, config);
   } else if (kind == RendezvousKind::kEtcd) {
     UseEtcd(read, config);
   } else if (config.nodes.max == 1 && !has_endpoint && !read.FindText("master_port")) {
@@ -347,7 +350,7 @@ absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
   for (const auto& [option, value] : given) config.sources[option] = value.source;
   OptionReader read(given);
   ReadPlainValues(read, machine, config);
-  ChooseRendezvous(read, config);
+  ChooseRendezvous(read, machine, config);
   if (!read.status().ok()) return read.status();
   WarnOfEtcdPassword(machine, config);
   if (config.rendezvous == RendezvousKind::kStandalone) config.endpoint = {};

@@ -188,6 +188,7 @@ struct MachineFacts {
   bool is_interactive = false;     // stdin is a terminal, and not Slurm has started us
   std::string fresh_run_id;        // for a job that was given none and that nobody else joins
   bool has_etcd_password = false;  // DDPRUN_ETCD_PASSWORD
+  std::vector<std::string> names;  // its host name and the addresses of its interfaces
 };
 
 // Turns options into a valid configuration, defaults filled in. The error is InvalidArgument and

@@ -55,6 +55,9 @@ absl::StatusOr<std::string> ParseInterface(const std::string& text);
 // host, host:port, [v6], [v6]:port, v6, v6:port where it cannot be an address. Without a port:
 // `default_port`; where that is 0, an error.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+// Whether `host` is one of `own`, the names and addresses of this machine, or stands for loopback.
+// "node1" and "node1.cluster" are one machine, "node1.a" and "node1.b" are two.
+bool NamesThisMachine(const std::string& host, const std::vector<std::string>& own);
 // Why no other machine reaches a host that is written so, and what is expected; "": some may.
 std::string WhyUnreachable(const std::string& host);
 // etcd's members by comma, each as above; without a port: etcd's own.

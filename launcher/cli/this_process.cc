@@ -9,10 +9,13 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/allowed_cpus.h"
+#include "rendezvous/net/own_addresses.h"
+#include "rendezvous/net/socket_address.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -52,6 +55,12 @@ std::optional<std::string> TakeSecret(const char* name) {
   return secret;
 }
 
+std::vector<std::string> OwnNames() {
+  std::vector<std::string> names = rendezvous::EveryOwnAddress();
+  names.push_back(rendezvous::HostName());
+  return names;
+}
+
 }  // namespace
 
 Environment EnvironmentOfThisProcess() {
@@ -64,7 +73,8 @@ Environment EnvironmentOfThisProcess() {
   environment.machine = {.cpu_count = CpuCount(),
                          .is_interactive = isatty(STDIN_FILENO) == 1 && !IsSlurmTask(),
                          .fresh_run_id = FreshRunId(),
-                         .has_etcd_password = !environment.etcd_password.value_or("").empty()};
+                         .has_etcd_password = !environment.etcd_password.value_or("").empty(),
+                         .names = OwnNames()};
   return environment;
 }
 

@@ -7,7 +7,7 @@
 namespace ddprun::launcher {
 
 // Its variables, the CPUs in its affinity mask, whether a shell on a terminal has started
-// it, a fresh random id. Where a variable holds a secret this process leaves no core dump from here
+// it, a fresh random id, its names. Where a variable holds a secret this process leaves no core dump from here
 // on (LeaveNoCore).
 Environment EnvironmentOfThisProcess();
 

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "rendezvous/net/socket_address.h"
 #include "tests/e2e/job.h"
 #include "tests/rendezvous/server/sockets.h"
 #include "tests/support/contains.h"
@@ -42,6 +43,20 @@ TEST_CASE("endpoint: an agent that waits says for what, and gets in when the end
   CheckBothEndWith(0, early, host);
   CHECK(host->out() == "RANK=0\n");
   CHECK(early->out() == "RANK=1\n");
+}
+
+TEST_CASE("endpoint: port 0 of this machine, by its name, is a free port of a job of one node") {
+  Job job;
+  for (const std::string& host : {rendezvous::HostName(), std::string("127.0.0.1")}) {
+    const Node node =
+        job.Run({"--nnodes=1", "--rdzv-backend=c10d", "--rdzv-endpoint=" + host + ":0"},
+                {"env:WORLD_SIZE"});
+    REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());
+    CHECK(node->out() == "WORLD_SIZE=1\n");
+  }
+  const Node stranger = job.Run({"--nnodes=1", "--rdzv-endpoint=no-such-host.example:0"}, {});
+  REQUIRE_MESSAGE(stranger->Wait() == 2, stranger->Describe());
+  CHECK(stranger->err() == Contains("no name or address of it is that host"));
 }
 
 TEST_CASE("endpoint: a proxy in the environment is not asked") {

@@ -128,7 +128,7 @@ std::vector<BadRow> BadValueRows() {
   return {
       {{"--rdzv_endpoint=host:70000", "p"}, "'host:70000'", "between 0 and 65535"},
       {{"--rdzv_endpoint=host:", "p"}, "'host:'", "HOST:PORT"},
-      {{"--rdzv_endpoint=host:0", "p"}, "'host:0'", "HOST:PORT"},
+      {{"--rdzv_endpoint=host:0", "p"}, "'host:0'", "no name or address of it is that host"},
       {{"--nnodes=2", "--rdzv_endpoint=localhost:0", "p"}, "'localhost:0'", "--nnodes=1"},
       {{"--nnodes=2", "--rdzv_endpoint=0.0.0.0:1", "p"}, "'0.0.0.0:1'", "no machine's address"},
       {{"--nnodes=2", "--rdzv_endpoint=[0::0]:1", "p"}, "'[0::0]:1'", "no machine's address"},

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/cli/option_values.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::launcher {
@@ -21,7 +22,9 @@ GivenOptions Given(const std::vector<std::pair<std::string, std::string>>& optio
 }
 
 LaunchConfig Built(const std::vector<std::pair<std::string, std::string>>& options) {
-  const auto config = BuildLaunchConfig(Given(options), {.cpu_count = 6, .fresh_run_id = "fresh"});
+  const auto config = BuildLaunchConfig(
+      Given(options),
+      {.cpu_count = 6, .fresh_run_id = "fresh", .names = {"node1", "10.0.0.7", "fd00::7"}});
   INFO("status: ", config.status().ToString());
   REQUIRE(config.ok());
   return *config;
@@ -103,6 +106,11 @@ TEST_CASE("launch config: what is not said about the rendezvous follows from wha
       {{{"rdzv_backend", "c10d"}, {"nnodes", "2"}}, kC10d, "localhost:29400"},
       {{{"rdzv_backend", "c10d"}}, kAlone, ":0"},
       {{{"rdzv_backend", "c10d"}, {"rdzv_endpoint", "localhost:0"}}, kAlone, ":0"},
+      {{{"rdzv_endpoint", "node1:0"}}, kAlone, ":0"},
+      {{{"rdzv_endpoint", "Node1.cluster.:0"}}, kAlone, ":0"},
+      {{{"rdzv_endpoint", "10.0.0.7:0"}}, kAlone, ":0"},
+      {{{"rdzv_endpoint", "[fd00::7]:0"}}, kAlone, ":0"},
+      {{{"rdzv_endpoint", "node1:1"}}, kC10d, "node1:1"},
       {{{"rdzv_backend", "static"}}, kAlone, ":0"},
       {{{"master_addr", "x"}}, kAlone, ":0"},
       {{{"master_port", "5"}}, kStatic, "127.0.0.1:5"},
@@ -120,6 +128,18 @@ TEST_CASE("launch config: what is not said about the rendezvous follows from wha
     CHECK(Text(config.endpoint) == row.endpoint);
     CHECK(config.node_rank.has_value() ==
           (row.kind == kStatic || words.find("node_rank") != std::string::npos));
+  }
+}
+
+TEST_CASE("launch config: a short name is the machine of the full one, and no other") {
+  const std::vector<std::string> own = {"node1.a", "10.0.0.7"};
+  for (const char* host : {"node1", "NODE1.A", "node1.a.", "10.0.0.7", "localhost", "127.0.0.9"}) {
+    CAPTURE(host);
+    CHECK(NamesThisMachine(host, own));
+  }
+  for (const char* host : {"node1.b", "node10", "node", "10.0.0", "10.0.0.70", "a", ""}) {
+    CAPTURE(host);
+    CHECK(!NamesThisMachine(host, own));
   }
 }
 
