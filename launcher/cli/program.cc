@@ -138,13 +138,6 @@ std::string CauseOfPython(const std::string& python, const absl::Status& error) 
   return problem == EACCES ? "is not executable" : std::strerror(problem);
 }
 
-// The path of this program; empty where /proc does not say.
-std::string OwnProgram() {
-  char path[PATH_MAX];
-  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
-  return size > 0 ? std::string(path, static_cast<size_t>(size)) : "";
-}
-
 // `words` are what Python is given: options, what to run.
 absl::StatusOr<Program> UnderPython(const std::string& program, std::vector<std::string> words,
                                     const Environment& environment) {
@@ -234,6 +227,12 @@ absl::StatusOr<Program> ResolveProgram(const std::string& name,
   absl::StatusOr<Program> program = Resolve(name, run_as, environment);
   if (program.ok()) program->argv.insert(program->argv.end(), args.begin(), args.end());
   return program;
+}
+
+std::string OwnProgram() {
+  char path[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof path);
+  return size > 0 ? std::string(path, static_cast<size_t>(size)) : "";
 }
 
 std::string PythonBeside(const std::string& program) {

@@ -27,6 +27,9 @@ absl::StatusOr<Program> ResolveProgram(const std::string& name,
                                        const std::vector<std::string>& args, RunAs run_as,
                                        const Environment& environment);
 
+// The path of this program; empty where /proc does not say.
+std::string OwnProgram();
+
 // The python3 of the virtual or conda environment in whose bin folder `program` is, as torchrun's
 // first line names its own; empty if it is in none.
 std::string PythonBeside(const std::string& program);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/cli/program.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/allowed_cpus.h"
 #include "rendezvous/net/own_addresses.h"
@@ -55,6 +56,17 @@ std::optional<std::string> TakeSecret(const char* name) {
   return secret;
 }
 
+// Where NCCL and cuBLAS are looked for at last (worker_runtime/gpu/wheel_folders.h): by this
+// program, its probes and its workers in that Python that runs the scripts.
+void NamePythonOfWheels() {
+  for (const char* variable : {"DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && *value != '\0') return;
+  }
+  const std::string python = PythonBeside(OwnProgram());
+  if (!python.empty()) setenv("DDPRUN_NCCL_PYTHON", python.c_str(), 1);
+}
+
 std::vector<std::string> OwnNames() {
   std::vector<std::string> names = rendezvous::EveryOwnAddress();
   names.push_back(rendezvous::HostName());
@@ -67,6 +79,7 @@ Environment EnvironmentOfThisProcess() {
   Environment environment;
   environment.token = TakeSecret("DDPRUN_TOKEN");
   environment.etcd_password = TakeSecret("DDPRUN_ETCD_PASSWORD");
+  NamePythonOfWheels();
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     environment.variables.emplace_back(*variable);
   }

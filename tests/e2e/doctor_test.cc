@@ -1,6 +1,7 @@
 // `ddprun doctor` and --nproc_per_node=gpu and auto, on a machine without a GPU and with drivers
 // that are in trouble. A driver is a library named by DDPRUN_CUDA_LIB, so none of this needs one.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include <doctest/doctest.h>
@@ -56,6 +57,39 @@ TEST_CASE("doctor: a machine without a GPU is described, and nothing fails") {
         "\nverdict     CUDA training cannot run here; training on the CPU can\n"}) {
     CHECK(out == Contains(part));
   }
+}
+
+// As pip installs it: beside the Python under which scripts run. The library there is none, so that
+// its name in a message shows that it was looked at.
+TEST_CASE(
+    "doctor: the environment where ddprun is installed is looked at, and so it is by workers") {
+  namespace fs = std::filesystem;
+  Job job;
+  const fs::path root = job.File("env"), bin = root / "bin";
+  const fs::path library = root / "lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2";
+  fs::create_directories(bin);
+  fs::create_directories(library.parent_path());
+  for (const fs::path& file : {root / "pyvenv.cfg", library}) std::ofstream(file) << "none\n";
+  fs::copy_file(Runfile("ddprun"), bin / "ddprun");
+  fs::copy_file("/bin/true", bin / "python3");
+  const std::string ddprun = (bin / "ddprun").string(), python = (bin / "python3").string();
+  Env env = Bare({{"DDPRUN_NCCL_PYTHON", ""}, {"PYTHON_EXEC", ""}});
+  env.erase("DDPRUN_NCCL_LIB");
+
+  Subprocess doctor({ddprun, "doctor"}, {.env = env});
+  REQUIRE_MESSAGE(doctor.Wait() == 0, doctor.Describe());
+  if (doctor.out().find("\nnccl        not found") != std::string::npos) {
+    CHECK(doctor.out() == Contains(library.string() + ": "));
+  }
+  const std::vector<std::string> show = {ddprun, "--standalone", "/bin/sh", "-c",
+                                         "echo \"python=$DDPRUN_NCCL_PYTHON\""};
+  auto worker = job.RunProgram(show, {.env = env});
+  REQUIRE_MESSAGE(worker->Wait() == 0, worker->Describe());
+  CHECK(worker->out() == "python=" + python + "\n");
+  env["PYTHON_EXEC"] = "/usr/bin/python3";  // the user's word wins
+  auto told = job.RunProgram(show, {.env = env});
+  REQUIRE_MESSAGE(told->Wait() == 0, told->Describe());
+  CHECK(told->out() == "python=\n");
 }
 
 TEST_CASE("doctor: with --require cuda the first reason is the error, the rest still shown") {

@@ -62,8 +62,10 @@ bool TryNames(const std::vector<std::string>& names, Search* search) {
 
 bool TryWheels(const std::vector<std::string>& files, Search* search) {
   const NamedPython python = WheelPython();
-  if (python.variable.empty()) {
-    search->Note("no Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set");
+  if (python.path.empty()) {
+    search->Note(
+        "no Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set, and PATH has "
+        "no python3");
     return false;
   }
   // A path that leads nowhere still has folders beside it, /lib for one in /.
@@ -74,12 +76,20 @@ bool TryWheels(const std::vector<std::string>& files, Search* search) {
     return false;
   }
   const auto folders = PackageFolders(python.path);
+  bool has_file = false;
   for (const auto& folder : folders) {
     for (const auto& file : files) {
-      if (search->Try(DynamicLibrary::Open(folder + "/" + file))) return true;
+      const std::string path = folder + "/" + file;
+      if (!std::filesystem::exists(path, error)) continue;
+      has_file = true;
+      if (search->Try(DynamicLibrary::Open(path))) return true;
     }
   }
-  if (folders.empty()) search->Note("no folder of packages belongs to the Python " + python.path);
+  if (folders.empty()) {
+    search->Note("no folder of packages belongs to the Python " + python.path);
+  } else if (!has_file) {
+    search->Note("no " + absl::StrJoin(files, " or ") + " among the packages of " + python.path);
+  }
   return false;
 }
 

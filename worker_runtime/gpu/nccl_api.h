@@ -68,8 +68,8 @@ struct LoadedNccl {
 
 // Opens NCCL, in this order: $DDPRUN_NCCL_LIB, and nothing else when that is set; the library that
 // a framework has loaded into this process already; "libnccl.so.2" as the system finds it; the
-// folder of the wheel nvidia-nccl-cu* of $DDPRUN_NCCL_PYTHON, or $PYTHON_EXEC, when one of them is
-// set. Does not call into it but for its version. Errors: NotFound naming every place that was
+// folder of the wheel nvidia-nccl-cu* of $DDPRUN_NCCL_PYTHON, else $PYTHON_EXEC, else the python3
+// of $PATH. Does not call into it but for its version. Errors: NotFound naming every place that was
 // looked at; FailedPrecondition naming the version found, the function missing, and the version
 // needed.
 absl::StatusOr<LoadedNccl> LoadNccl();

@@ -44,10 +44,11 @@ void AddFoldersOf(const fs::path& prefix, std::vector<std::string>* folders) {
   }
 }
 
-// The path that a bare name stands for; itself where it is a path, or is not found.
+// The path that a bare name stands for; itself where it is a path; empty: it is not found.
 std::string FoundInPath(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");
-  if (name.find('/') != std::string::npos || path == nullptr) return name;
+  if (path == nullptr) return "";
   const std::string folders = path;
   for (size_t begin = 0; begin <= folders.size();) {
     const size_t end = std::min(folders.find(':', begin), folders.size());
@@ -55,7 +56,7 @@ std::string FoundInPath(const std::string& name) {
     if (end > begin && access(file.c_str(), X_OK) == 0) return file;
     begin = end + 1;
   }
-  return name;
+  return "";
 }
 
 }  // namespace
@@ -63,9 +64,11 @@ std::string FoundInPath(const std::string& name) {
 NamedPython WheelPython() {
   for (const char* variable : {"DDPRUN_NCCL_PYTHON", "PYTHON_EXEC"}) {
     const char* value = std::getenv(variable);
-    if (value != nullptr && *value != '\0') return {variable, FoundInPath(value)};
+    if (value == nullptr || *value == '\0') continue;
+    const std::string path = FoundInPath(value);
+    return {variable, path.empty() ? value : path};
   }
-  return {};
+  return {"", FoundInPath("python3")};
 }
 
 std::vector<std::string> PackageFolders(const std::string& python) {

@@ -8,12 +8,12 @@
 namespace ddp::internal {
 
 struct NamedPython {
-  std::string variable;  // that names it; empty: none does
-  std::string path;
+  std::string variable;  // that names it; empty: none does, it is the python3 of $PATH
+  std::string path;      // empty: there is none
 };
 
 // The interpreter that names the wheels' folders: $DDPRUN_NCCL_PYTHON, else $PYTHON_EXEC, as a path
-// (a bare name is looked up in $PATH).
+// (a bare name is looked up in $PATH), else the python3 of $PATH: what runs a script, too.
 NamedPython WheelPython();
 
 // The folders in which `python` looks for packages, told from its path alone, since starting it

@@ -64,7 +64,8 @@ struct LoadedCublas {
 
 // Opens cuBLAS, in this order: $DDPRUN_CUBLAS_LIB, and nothing else when that is set; what a
 // framework has loaded into this process already; "libcublas.so.13", then ".12", as the system
-// finds them; likewise those of the wheels of $DDPRUN_NCCL_PYTHON, or $PYTHON_EXEC. Touches no GPU.
+// finds them; likewise those of the wheels of $DDPRUN_NCCL_PYTHON, else $PYTHON_EXEC, else the
+// python3 of $PATH. Touches no GPU.
 // Errors: NotFound naming every place that was looked at; FailedPrecondition naming the function
 // that the library lacks.
 absl::StatusOr<LoadedCublas> LoadCublas();

@@ -211,7 +211,24 @@ TEST_CASE("nccl: every place that failed is named") {
   const std::string none = Load({{"PYTHON_EXEC", missing}});
   CHECK(none ==
         Contains("no folder of packages belongs to the Python " + dir.File("nothing/bin/python")));
-  CHECK(Load({}) == Contains("neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set"));
+  CHECK(Load({{"PATH", "/nowhere"}}) ==
+        Contains("neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set, and PATH has no python3; "));
+}
+
+TEST_CASE("nccl: where no variable names a Python, it is the python3 of the path") {
+  if (SystemHasNccl()) return ddprun::testing::SkipTest("the system has a libnccl.so.2");
+  const TempDir dir;
+  const std::string packages = "lib/python3.11/site-packages";
+  const std::string python = MakePython(dir, "p", packages, Library("libnccl_2_19.so"));
+  std::filesystem::rename(python, dir.File("p/bin/python3"));
+  std::filesystem::permissions(dir.File("p/bin/python3"), std::filesystem::perms::owner_all);
+  const std::string path = dir.File("p/bin") + ":/bin";
+  const std::string text = Load({{"PATH", path}});
+  CHECK_MESSAGE(text.starts_with("2.19.3|" + dir.File("p/lib")), text);
+  std::filesystem::remove(dir.File("p/" + packages + "/nvidia/nccl/lib/libnccl.so.2"));
+  CHECK(Load({{"PATH", path}}) ==
+        Contains("; no nvidia/nccl/lib/libnccl.so.2 among the packages of " +
+                 dir.File("p/bin/python3") + "; "));
 }
 
 TEST_CASE("nccl: one that is loaded but too old gives way to the wheel") {

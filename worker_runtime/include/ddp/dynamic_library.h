@@ -65,9 +65,10 @@ using ReadLibrary = std::function<absl::Status(const DynamicLibrary&)>;
 
 // Ok as soon as `read` was content with a library; in this order: the variable; what the process
 // has loaded; the system's; the wheels of the Python that $DDPRUN_NCCL_PYTHON, else $PYTHON_EXEC,
-// names, where PyTorch's libraries are. One that does not serve does not end the search: images
-// carry an old system package beside a newer wheel. Otherwise NotFound, or FailedPrecondition when
-// some library was there; the message names each place and what was wrong with it.
+// names, else of the python3 of $PATH: PyTorch's libraries are there. One that does not serve does
+// not end the search: images carry an old system package beside a newer wheel. Otherwise NotFound,
+// or FailedPrecondition when some library was there; the message names each place and what was
+// wrong with it.
 absl::Status SearchLibrary(const LibraryPlaces& places, const ReadLibrary& read);
 
 }  // namespace ddp

@@ -119,15 +119,15 @@ TEST_CASE("cublas: ddprun doctor takes no library that tells no version") {
 }
 
 TEST_CASE("cublas: every place that failed is named") {
-  const std::string text = Load({});
+  const std::string text = Load({{"PATH", "/nowhere"}});
   if (text.find("NOT_FOUND") != 0) return ddprun::testing::SkipTest("the system has a libcublas");
   CHECK(
       text ==
       "NOT_FOUND: cuBLAS: libcublas.so.13: cannot open shared object file: No such file or "
       "directory; libcublas.so.12: cannot open shared object file: No such file or directory; no "
-      "Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set; install the "
-      "Python package nvidia-cublas or nvidia-cublas-cu12, or a CUDA toolkit, or name the file by "
-      "DDPRUN_CUBLAS_LIB");
+      "Python's packages, as neither DDPRUN_NCCL_PYTHON nor PYTHON_EXEC is set, and PATH has no "
+      "python3; install the Python package nvidia-cublas or nvidia-cublas-cu12, or a CUDA toolkit, "
+      "or name the file by DDPRUN_CUBLAS_LIB");
 }
 
 TEST_CASE("cublas: a result becomes a status in the library's words") {
