@@ -175,6 +175,22 @@ void WarnOfOpenKey(LaunchConfig& config) {
                                          ": ", status.message()));
 }
 
+// Where the user has given no secret: that of the step, if there is one. Its file goes with this
+// process, also where that is killed.
+absl::StatusOr<std::unique_ptr<StepToken>> UseStepToken(
+    const LaunchConfig& config, const Environment& environment, Guardian& guardian,
+    std::shared_ptr<const rendezvous::TlsIdentity>& identity) {
+  if (identity != nullptr) return nullptr;
+  absl::StatusOr<std::unique_ptr<StepToken>> token = StepToken::Take(config, environment);
+  if (!token.ok()) return token;
+  if (const std::string file = (*token)->own_file(); !file.empty()) guardian.NoteSecret(file);
+  absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> made =
+      IdentityOf({}, (*token)->text());
+  if (!made.ok()) return made.status();
+  identity = *std::move(made);
+  return token;
+}
+
 // Without a word of the kernel's nobody is kept from a store on loopback. It is no error: who would
 // have to give the token up would open the job to the network as well.
 void WarnOfOtherUsers(LaunchConfig& config, bool has_secret) {
@@ -231,13 +247,6 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
     const bool is_usage = absl::IsInvalidArgument(placement.status());
     return Complain(placement.status(), is_usage ? kExitUsage : kExitMachine);
   }
-  std::unique_ptr<StepToken> step_token;  // its file stays until the job is over
-  if (identity.ok() && *identity == nullptr) {
-    absl::StatusOr<std::unique_ptr<StepToken>> taken = StepToken::Take(config, environment);
-    if (!taken.ok()) return Complain(taken.status(), kExitAuthentication);
-    step_token = *std::move(taken);
-    identity = IdentityOf({}, step_token->text());
-  }
   if (!identity.ok()) return Complain(identity.status(), kExitAuthentication);
   if (absl::Status status = CheckStoreIsOurs(config, environment, *identity != nullptr);
       !status.ok()) {
@@ -256,7 +265,6 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
     }
   }
   WarnOfOpenKey(config);
-  WarnOfOtherUsers(config, *identity != nullptr);
   WarnOfLocalAddr(config);
   WatchSockets sockets{.dashboard = ListenForWatchers("dashboard", config.dashboard, config),
                        .metrics = ListenForWatchers("metrics", config.metrics, config)};
@@ -266,6 +274,12 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   // Before the first thread: the guardian is a fork of this very process.
   absl::StatusOr<std::unique_ptr<Guardian>> guardian = Guardian::Start(job_mark);
   if (!guardian.ok()) return Complain(guardian.status(), kExitMachine);
+  // After what may go wrong on this node alone: a file that goes with it leaves no other node
+  // behind with a token of its own.
+  const absl::StatusOr<std::unique_ptr<StepToken>> step_token =
+      UseStepToken(config, environment, **guardian, *identity);
+  if (!step_token.ok()) return Complain(step_token.status(), kExitAuthentication);
+  WarnOfOtherUsers(config, *identity != nullptr);
   absl::StatusOr<std::unique_ptr<LogRouter>> logs = MakeLogs(config, environment, **guardian);
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 

@@ -37,6 +37,8 @@ class StepToken {
   // nullopt: this is no job of one step, its folder is not the cluster's or takes no file that only
   // this user may read, or rank 0's worker serves the store, which no token guards.
   const std::optional<std::string>& text() const { return text_; }
+  // That this node has made, and removes; "": another one has, or there is none.
+  std::string own_file() const { return is_ours_ ? file_ : ""; }
 
  private:
   StepToken() = default;

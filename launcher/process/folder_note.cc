@@ -91,4 +91,24 @@ DDPRUN_RAW void FolderNote::RemoveEmpty(const Entry& entry) {
   syscall(SYS_close, folder);
 }
 
+void FileNote::Write(const std::string& file) {
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(file, error);
+  struct stat about {};
+  if (error || path.size() >= sizeof(path_) || lstat(path.c_str(), &about) != 0) return;
+  if (!S_ISREG(about.st_mode)) return;
+  std::memcpy(path_, path.c_str(), path.size() + 1);
+  device_ = about.st_dev;
+  inode_ = about.st_ino;
+  __atomic_store_n(&is_noted_, 1, __ATOMIC_RELEASE);
+}
+
+DDPRUN_RAW void FileNote::Remove() const {
+  if (__atomic_load_n(&is_noted_, __ATOMIC_ACQUIRE) == 0) return;
+  struct stat about;
+  const bool is_same = syscall(SYS_newfstatat, AT_FDCWD, path_, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+                       about.st_dev == device_ && about.st_ino == inode_;
+  if (is_same) syscall(SYS_unlinkat, AT_FDCWD, path_, 0);
+}
+
 }  // namespace ddprun::launcher

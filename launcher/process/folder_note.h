@@ -1,5 +1,5 @@
-// The folders made for the workers' error files and for the stop file, which the agent tells its
-// guardian.
+// What of the agent's own is to go with it, however it ends, and what it tells its guardian of: the
+// folders made for the workers' error files and for the stop file, and a file with a secret.
 #ifndef DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
 #define DDPRUN_LAUNCHER_PROCESS_FOLDER_NOTE_H_
 
@@ -49,6 +49,21 @@ class FolderNote {
   static constexpr uint32_t kEntries = 3;  // those that count, and one to be written
   Entry entries_[kEntries]{};              // the n-th note, from 1 on, is at n % kEntries
   uint32_t count_ = 0;
+};
+
+// One file, noted once, by the agent's one writer as above.
+class FileNote {
+ public:
+  // A path that is too long, or names no plain file, is not noted: that file stays.
+  void Write(const std::string& file);
+  // The guardian's. Async-signal-safe. Does nothing where another file has taken its place.
+  void Remove() const;
+
+ private:
+  char path_[FolderNote::kMaxPath]{};
+  uint64_t device_ = 0;
+  uint64_t inode_ = 0;
+  uint32_t is_noted_ = 0;  // the rest counts from its store on
 };
 
 }  // namespace ddprun::launcher

@@ -32,6 +32,7 @@ constexpr Duration kLastReap = std::chrono::seconds(1);
 struct Orders {
   LeftoverQuery leftovers;
   const FolderNote* folder = nullptr;
+  const FileNote* secret = nullptr;
   const char* cgroup_path = nullptr;  // null: the job has no cgroup
   SignalNote* signals = nullptr;
 };
@@ -118,6 +119,7 @@ DDPRUN_RAW void AwaitEndOfAgent(SignalNote& signals) {
     Pause(pause);
     pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
   }
+  orders.secret->Remove();  // its file system may not answer: the workers come first
   // Now that no worker writes into it.
   orders.folder->RemoveEmptyFolders();
   for (;;) syscall(SYS_exit_group, 0);
@@ -161,6 +163,7 @@ absl::Status Guardian::Fork() {
   UniqueFd write_end(ends[1]);
   Orders orders{.leftovers = {.mark = mark_.c_str(), .sessions = &memory_->sessions},
                 .folder = &memory_->folder,
+                .secret = &memory_->secret,
                 .signals = &memory_->signals};
   if (cgroup_ != nullptr) {
     orders.leftovers.cgroup = cgroup_->name().c_str();

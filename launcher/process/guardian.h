@@ -29,9 +29,9 @@ namespace ddprun::launcher {
 // pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
 // process of the workers' sessions, which it finds in memory shared with the agent
 // (session_table.h), and every process that carries the job's mark, until two walks over /proc find
-// none; it removes the cgroup and, as far as they are empty, the folders for error files
-// (folder_note.h), and exits. It lives in a session of its own, with all signals blocked, /dev/null
-// on 0 to 2 and nothing else open.
+// none; it removes the cgroup and, as far as they are empty, the folders for error files, and the
+// file with a secret (folder_note.h), and exits. It lives in a session of its own, with all signals
+// blocked, /dev/null on 0 to 2 and nothing else open.
 //
 // It is a fork, not a program: it works when the binary has been replaced or removed meanwhile. It
 // ends without SIGCHLD and ordinary waits do not see it (no exit signal), so "no children" means no
@@ -62,6 +62,8 @@ class Guardian {
   void RemoveSession(pid_t session) { memory_->sessions.Remove(session); }
   // The folder made for the workers' error files.
   void NoteFolder(const std::string& folder) { memory_->folder.Write(folder); }
+  // A file that nobody is to find when the agent has gone. Call at most once.
+  void NoteSecret(const std::string& file) { memory_->secret.Write(file); }
 
   // Whether it got the signal at `since` or later, and so the workers, too.
   bool HasReceived(int signal, TimePoint since) const {
@@ -77,6 +79,7 @@ class Guardian {
   struct Memory {
     SessionTable sessions;
     FolderNote folder;
+    FileNote secret;
     SignalNote signals;
   };
   struct Unmap {

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 
 #include "tests/e2e/job.h"
+#include "tests/gates/gates.h"
 #include "tests/support/certificates.h"
 #include "tests/support/contains.h"
 #include "tests/support/netns.h"
@@ -329,6 +331,49 @@ TEST_CASE("token: new ones are long, each another, and in files of their owner a
   CHECK(second.Wait() == 0);
   CHECK(second.out().size() == 65);
   CHECK(second.out() != first);
+}
+
+// Of a step of Slurm, in a folder of its own that counts as the cluster's.
+struct StepNode {
+  static constexpr char kFile[] = "folder/.ddprun-7.0-0.token";
+  StepNode() { std::filesystem::create_directory(job.File("folder")); }
+  // The second of two, which waits: the head of this step has no address.
+  Node Run(std::vector<std::string> options = {}) {
+    options.insert(options.begin(), Runfile(kGatedDdprun));
+    options.push_back("/bin/true");
+    return job.RunProgram(options, {.env = {{"SLURM_JOB_ID", "7"},
+                                            {"SLURM_STEP_ID", "0"},
+                                            {"SLURM_JOB_NODELIST", "no-such-host[1-2]"},
+                                            {"SLURM_STEP_NODELIST", "no-such-host[1-2]"},
+                                            {"SLURM_NODEID", "1"},
+                                            {"SLURM_PROCID", "1"},
+                                            {"DDPRUN_CLUSTER", ""},
+                                            {kSharedDisk, "1"}},
+                                    .working_dir = job.File("folder")});
+  }
+  Job job;
+};
+
+TEST_CASE("token: the step's file goes with its maker, also where that is killed") {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    StepNode step;
+    const Node node = step.Run();
+    REQUIRE_MESSAGE(step.job.WaitForFile(StepNode::kFile), node->Describe());
+    node->Signal(signal);
+    CHECK(node->Wait() == 128 + signal);
+    CHECK(Eventually([&] { return !step.job.HasFile(StepNode::kFile); }));
+    CHECK(step.job.IsGone());
+  }
+}
+
+// The file of a node that ends so would be gone when the next one looks for it.
+TEST_CASE("token: a node that cannot start makes none for its step") {
+  StepNode step;
+  std::filesystem::create_symlink("nothing", step.job.File(StepNode::kFile));
+  const Node taken = step.Run();
+  REQUIRE_MESSAGE(taken->Wait() == 122, taken->Describe());
+  const Node lacking = step.Run({"--report_file=/no/such/folder/report"});
+  CHECK_MESSAGE(lacking->Wait() == 120, lacking->Describe());
 }
 
 }  // namespace

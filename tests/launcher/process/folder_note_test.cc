@@ -140,5 +140,33 @@ TEST_CASE("folder note: without a folder, and with a path that is too long, noth
   CHECK(fs::exists(deep));
 }
 
+TEST_CASE("file note: the file that was noted goes, and no other one that has its name since") {
+  const testing::TempDir dir;
+  const std::string file = dir.File("secret");
+  const auto note_it = [&] {
+    std::ofstream(file) << "hush";
+    FileNote note;
+    note.Write(file);
+    return note;
+  };
+  const FileNote note = note_it();
+  note.Remove();
+  CHECK_FALSE(fs::exists(file));
+  note.Remove();
+
+  const FileNote old = note_it();
+  fs::rename(file, dir.File("moved"));  // so that its inode is not given away again
+  std::ofstream(file) << "another";
+  old.Remove();
+  CHECK(fs::exists(file));
+  CHECK(fs::exists(dir.File("moved")));
+
+  FileNote().Remove();
+  FileNote of_folder;
+  of_folder.Write(dir.path());
+  of_folder.Remove();
+  CHECK(fs::exists(dir.path()));
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
