@@ -190,7 +190,19 @@ std::string AgentCore::AfterLoss(const std::string& message) const {
 
 void AgentCore::On(const StopAsked& event) {
   if (state_ == State::kLeaving || std::exchange(is_stop_asked_, true)) return;
-  actions_.push_back(AskToStop{event.why});
+  // There is nothing to save, and who asks may end this node before a round forms.
+  const bool is_idle = state_ == State::kJoining && !end_ && !verdict_;
+  if (!is_idle || !policy_.requeue_code || is_stop_by_user_) {
+    actions_.push_back(AskToStop{event.why});
+    return;
+  }
+  const std::string waited = notice_ ? WaitedText(notice_->reason) : "";
+  end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
+                absl::StrCat(event.why, " came while no worker ran on this node (--requeue_code)")};
+  Tell(event.why, ": leaving ", policy_.job, waited, ", with exit code ", end_->exit_code,
+       " (--requeue_code)");
+  actions_.push_back(LeaveJob{end_->reason, true});
+  Leave();
 }
 
 void AgentCore::On(const rendezvous::StopRequested& event) {

@@ -157,7 +157,7 @@ enum class ExitOwner {
   kSignal,   // ddprun was stopped by it
   kStopped,  // the user's `ddprun stop`
   kDdprun,
-  kRequeue,  // --requeue_code: the workers stopped when they were asked to
+  kRequeue,  // --requeue_code: the workers stopped when they were asked to, or none ran
 };
 // How the job ends on this node. Kill what is left of it, end contact with the rendezvous, write
 // the report; LeftoversGone, ContactEnded and ReportWritten follow, in any order.

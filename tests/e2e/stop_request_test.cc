@@ -71,6 +71,16 @@ TEST_CASE("stop request: the code is the job's own without --requeue_code, or wh
   }
 }
 
+TEST_CASE("stop request: a node that waits for others ends with the code at once") {
+  Job job;
+  const Node ddprun = job.Run(
+      job.NodeOptions(1, "2", {"--preempt_signal=USR1", "--requeue_code=99"}), {"touch:ran"});
+  AwaitMissingNodes(*ddprun);
+  ddprun->Signal(SIGUSR1);
+  CHECK_MESSAGE(ddprun->Wait() == 99, ddprun->Describe());
+  CHECK(ddprun->err() == Contains(", which was waiting for 1 "));
+}
+
 TEST_CASE("stop request: it holds for the workers of later rounds, and is said once") {
   Job job;
   const Node ddprun =

@@ -332,5 +332,29 @@ TEST_CASE("leaving: workers are asked to stop once; the code tells of it where o
   }
 }
 
+TEST_CASE("leaving: a node that waits for others and is asked to stop leaves to be requeued") {
+  AgentPolicy policy;
+  policy.preempt_signal = 10;
+  SUBCASE("with a code for that") {
+    policy.requeue_code = 99;
+    Bench bench(2, policy);
+    bench.Step(AgentStarted{});
+    CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "say leave end:99");
+    CHECK(bench.Answer() == "drain");
+    CHECK(bench.Step(LogsDrained{}) == "exit:99");
+  }
+  SUBCASE("without one the workers that start are asked") {
+    Bench bench(2, policy);
+    bench.Step(AgentStarted{});
+    CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "ask:SIGUSR1");
+  }
+  SUBCASE("a user's order is no preemption") {
+    policy.requeue_code = 99;
+    Bench bench(2, policy);
+    bench.Step(AgentStarted{});
+    CHECK(bench.Step(rendezvous::StopRequested{.reason = "ddprun stop"}) == "ask:ddprun stop");
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
