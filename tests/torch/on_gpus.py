@@ -28,13 +28,28 @@ def device_id_is_taken():
         "current_accelerator": lambda: torch.device("cuda"),
         "device_count": lambda: 1,
     }
-    with unittest.mock.patch.multiple(torch.accelerator, **found):
+    with (
+        unittest.mock.patch.multiple(torch.accelerator, **found),
+        unittest.mock.patch.object(dist, "is_nccl_available", lambda: True),
+    ):
         dist.init_process_group("cpu:ddp,cuda:nccl", device_id=torch.device("cuda:0"))
     dist.all_reduce(torch.ones(2))
     dist.destroy_process_group()
 
 
+def nccl_that_is_not_built_in_is_refused():
+    """As over Gloo: by init_process_group(), and not by the first tensor on a GPU."""
+    if dist.is_nccl_available():
+        print("SKIPPED nccl: this PyTorch has it")
+        return
+    for names in ("cpu:ddp,cuda:nccl", "cuda:nccl,cpu:ddp"):
+        raised(lambda: dist.init_process_group(names), RuntimeError, "NCCL built in")  # noqa: B023
+        assert not dist.is_initialized()
+    raised(lambda: dist.init_process_group("cpu:ddp,xpu:gloo"), ValueError, "only nccl")
+
+
 def main():
+    nccl_that_is_not_built_in_is_refused()
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 14):
         device_id_is_taken()
     else:

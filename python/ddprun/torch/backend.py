@@ -137,9 +137,7 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
 
     def _make_group_on_gpus(self, kind, backend):
         if backend != "nccl":
-            raise ValueError(
-                f"ddp: beside it only nccl goes, for cuda; {kind} was to have {backend}"
-            )
+            raise ValueError(_only_nccl(kind, backend))
         store = dist.PrefixStore(f"{kind}/", self._store)
         group = dist.ProcessGroup(store, self._rank, self._size)
         group._set_default_backend(dist.ProcessGroup.BackendType.NCCL)
@@ -150,6 +148,10 @@ class DdpProcessGroup(Collectives, dist.ProcessGroup):
         group._set_group_name(self._group_name)
         group._set_group_desc(self._group_desc)
         return group
+
+
+def _only_nccl(kind, backend):
+    return f"ddp: beside it only nccl goes, for cuda; {kind} was to have {backend}"
 
 
 def _device_of(arguments):
@@ -206,8 +208,29 @@ def _is_part_of_a_group(options):
     return group is not None and group.name() != "custom"
 
 
+def _check_backends_beside():
+    """Those that are named beside "ddp" for a process group of ours, which makes them for their
+    first tensor: what could not be made then is refused now. PyTorch hands the names to nobody, and
+    has them where it calls _create()."""
+    config = sys._getframe(2).f_locals.get("backend_config")
+    if not hasattr(config, "get_device_backend_map"):
+        return
+    for kind, backend in config.get_device_backend_map().items():
+        if kind == "cpu" or backend == "ddp":
+            continue
+        if backend != "nccl":
+            raise ValueError(_only_nccl(kind, backend))
+        if not dist.is_nccl_available():
+            raise RuntimeError(
+                f"ddp: {kind} was to have nccl, and this PyTorch ({torch.__version__}) has no NCCL "
+                'built in: name "ddp" alone, or install a PyTorch for GPUs'
+            )
+
+
 def _create(options, _backend_options):
     kind = DdpBackend if _is_part_of_a_group(options) else DdpProcessGroup
+    if kind is DdpProcessGroup:
+        _check_backends_beside()
     return kind(
         options.store,
         options.group_rank,
