@@ -1,9 +1,9 @@
 #include "worker_runtime/session.h"
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -16,15 +16,49 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
+// For a key that is there.
+constexpr Milliseconds kThere(5000);
+// "<id>/<world size>" of the rank 0 that came last.
 constexpr char kSessionKey[] = "ddp/session";
-// How often both sides look for a change; the store has no way to wait for one.
-constexpr Milliseconds kLook(20);
+// What stands where a rank's word would, once another rank 0 has come.
+constexpr char kOver[] = "over";
 
-std::string HelloKey(int rank) { return absl::StrCat("ddp/hello/", rank); }
-std::string AckKey(const std::string& session, int rank) {
-  return absl::StrCat("ddp/", session, "/ack/", rank);
+std::string Key(const std::string& session, const char* what) {
+  return absl::StrCat("ddp/", session, "/", what);
 }
-std::string DoneKey(const std::string& session) { return absl::StrCat("ddp/", session, "/done"); }
+std::string HelloKey(const std::string& session, int rank) {
+  return absl::StrCat(Key(session, "hello/"), rank);
+}
+// Where a rank that was given another world size says which.
+std::string OddKey(const std::string& session, int rank) {
+  return absl::StrCat(Key(session, "odd/"), rank);
+}
+std::string DoneKey(const std::string& session) { return Key(session, "done"); }
+std::string NextKey(const std::string& session) { return Key(session, "next"); }
+
+struct Session {
+  std::string id;
+  int world_size = 0;
+};
+
+std::string Encode(const Session& session) {
+  return absl::StrCat(session.id, "/", session.world_size);
+}
+
+absl::StatusOr<Session> Decode(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  Session session;
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &session.world_size)) {
+    session.id = parts[0];
+    return session;
+  }
+  return absl::InternalError(absl::StrCat("the store holds garbage under ", kSessionKey));
+}
+
+Milliseconds Left(ddprun::TimePoint deadline, const ddprun::Clock& clock) {
+  return std::max(Milliseconds(1),
+                  std::chrono::duration_cast<Milliseconds>(deadline - clock.Now()));
+}
 
 absl::Status Missing(const std::vector<int>& ranks, Milliseconds timeout) {
   return absl::DeadlineExceededError(absl::StrCat("agreeing on a session timed out after ",
@@ -32,124 +66,121 @@ absl::Status Missing(const std::vector<int>& ranks, Milliseconds timeout) {
                                                   " did not come"));
 }
 
-// What a rank sets: new each time, and as how many ranks it knows.
-std::string Hello(int world_size) { return absl::StrCat(NonceText(MakeNonce()), "/", world_size); }
-std::string SizeIn(const std::string& hello) {
-  return hello.substr(std::min(hello.find('/'), hello.size() - 1) + 1);
-}
-
-absl::Status OtherSize(int rank, int world_size, int other, const std::string& hello,
+absl::Status OtherSize(int rank, int world_size, int other, absl::string_view size,
                        Milliseconds timeout) {
   return absl::InvalidArgumentError(
       absl::StrCat("agreeing on a session timed out after ", NameDuration(timeout), ": rank ", rank,
-                   " was given a world size of ", world_size, ", rank ", other, " one of ",
-                   SizeIn(hello), "; all ranks of a group are given the same"));
+                   " was given a world size of ", world_size, ", rank ", other, " one of ", size,
+                   "; all ranks of a group are given the same"));
 }
 
-// After the timeout: where a rank has another world size, that is why. Before it a hello may be an
-// older start's, which is replaced.
-absl::Status TimedOut(Store& store, int rank, int world_size, const std::vector<int>& missing,
-                      Milliseconds timeout) {
-  for (int other = 0; other < world_size; ++other) {
-    auto has = store.Check({HelloKey(other)});
+// The value that the store holds afterwards: an older one, or `value`.
+absl::StatusOr<std::string> SetFirst(Store& store, const std::string& key,
+                                     const std::string& value) {
+  auto held = store.CompareSet(key, "", value);
+  if (!absl::IsUnimplemented(held.status())) return held;
+  // A program's store that has none: a rank 0 that comes in between is not noticed.
+  const auto has = store.Check({key});
+  if (!has.ok()) return has.status();
+  if (*has) return store.Get(key, kThere);
+  absl::Status status = store.Set(key, value);
+  if (!status.ok()) return status;
+  return value;
+}
+
+// Sends those who wait in the session before this one, among them its rank 0, on to this one.
+absl::Status EndOlder(Store& store, const std::string& older, const Session& session) {
+  const auto old = Decode(older);
+  if (!old.ok()) return absl::OkStatus();
+  absl::Status status = store.Set(NextKey(old->id), Encode(session));
+  if (!status.ok()) return status;
+  const auto done = SetFirst(store, DoneKey(old->id), kOver);
+  if (!done.ok() || *done != kOver) return done.status();
+  std::vector<std::string> keys;
+  for (int rank = 1; rank < old->world_size; ++rank) keys.push_back(HelloKey(old->id, rank));
+  return store.MultiSet(keys, std::vector<std::string>(keys.size(), kOver));
+}
+
+absl::Status Publish(Store& store, const Session& session) {
+  std::string older;
+  const auto has = store.Check({kSessionKey});
+  if (!has.ok()) return has.status();
+  if (*has) {
+    auto value = store.Get(kSessionKey, kThere);
+    if (!value.ok()) return value.status();
+    older = *std::move(value);
+  }
+  absl::Status status = store.Set(kSessionKey, Encode(session));
+  if (!status.ok() || older.empty()) return status;
+  return EndOlder(store, older, session);
+}
+
+// Rank 0, after its timeout.
+absl::Status NotAllCame(Store& store, const Session& session, Milliseconds timeout) {
+  std::vector<int> missing;
+  for (int rank = 1; rank < session.world_size; ++rank) {
+    const auto has = store.Check({HelloKey(session.id, rank)});
     if (!has.ok()) break;  // a store that does not answer: each request would wait
-    if (!*has) continue;
-    auto hello = store.Get(HelloKey(other), kLook);
-    if (!hello.ok() || SizeIn(*hello) == absl::StrCat(world_size)) continue;
-    return OtherSize(rank, world_size, other, *hello, timeout);
+    if (*has) continue;
+    missing.push_back(rank);
+    const std::string odd_key = OddKey(session.id, rank);
+    const auto is_odd = store.Check({odd_key});
+    if (!is_odd.ok() || !*is_odd) continue;
+    const auto size = store.Get(odd_key, kThere);
+    if (size.ok()) return OtherSize(0, session.world_size, rank, *size, timeout);
   }
   return Missing(missing, timeout);
 }
 
-// Those of `keys`, which are in the order of the ranks from `first` on, that the store does not
-// have.
-std::vector<int> Absent(Store& store, const std::vector<std::string>& keys, int first) {
-  std::vector<int> ranks;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    auto has = store.Check({keys[i]});
-    if (has.ok() && !*has) ranks.push_back(first + static_cast<int>(i));
+// Rank 0. Its id is new, so only who lives beside it says hello to it.
+absl::StatusOr<std::string> Lead(Store& store, int world_size, Milliseconds timeout,
+                                 const ddprun::Clock& clock) {
+  const ddprun::TimePoint deadline = clock.Now() + timeout;
+  const Session session{NonceText(MakeNonce()), world_size};
+  absl::Status status = Publish(store, session);
+  if (!status.ok()) return status;
+  std::vector<std::string> keys;
+  for (int rank = 1; rank < world_size; ++rank) keys.push_back(HelloKey(session.id, rank));
+  const auto hellos = store.MultiGet(keys, Left(deadline, clock));
+  if (absl::IsDeadlineExceeded(hellos.status())) return NotAllCame(store, session, timeout);
+  if (!hellos.ok()) return hellos.status();
+  const std::string done = absl::StrJoin(*hellos, ",");
+  const auto held = SetFirst(store, DoneKey(session.id), done);
+  if (!held.ok()) return held.status();
+  if (*held != done || std::ranges::count(*hellos, kOver) > 0) {
+    // Going on would give the new start's ranks two ids to choose from.
+    return absl::AbortedError("agreeing on a session: another rank 0 has started since");
   }
-  return ranks;
+  return session.id;
 }
 
-// Rank 0: an id lives until every rank has acknowledged it; a changed hello - a rank of this start
-// that took the place of an old one - makes a new id. Two requests a look, however many ranks.
-absl::StatusOr<std::string> Lead(Store& store, int world_size, const std::string& hello,
-                                 Milliseconds timeout, const ddprun::Clock& clock) {
-  const auto deadline = clock.Now() + timeout;
-  std::vector<std::string> hello_keys;
-  for (int rank = 0; rank < world_size; ++rank) hello_keys.push_back(HelloKey(rank));
-  std::vector<std::string> published, ack_keys;
-  std::string session;
-  while (true) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - clock.Now());
-    auto hellos = store.MultiGet(hello_keys, std::max(Milliseconds(1), left));
-    if (absl::IsDeadlineExceeded(hellos.status())) {
-      return TimedOut(store, 0, world_size, Absent(store, hello_keys, 0), timeout);
-    }
-    if (!hellos.ok()) return hellos.status();
-    if ((*hellos)[0] != hello) {
-      // Going on would give the new start's ranks two ids to choose from.
-      return absl::AbortedError("agreeing on a session: another rank 0 has started since");
-    }
-    const auto odd =
-        std::find_if(hellos->begin(), hellos->end(), [world_size](const std::string& other) {
-          return SizeIn(other) != absl::StrCat(world_size);
-        });
-    if (odd != hellos->end()) {
-      const int other = static_cast<int>(odd - hellos->begin());
-      if (clock.Now() >= deadline) return OtherSize(0, world_size, other, *odd, timeout);
-      std::this_thread::sleep_for(kLook);
-      continue;
-    }
-    if (*hellos != published) {
-      session = NonceText(MakeNonce());
-      published = *std::move(hellos);
-      ack_keys.clear();
-      for (int rank = 1; rank < world_size; ++rank) ack_keys.push_back(AckKey(session, rank));
-      absl::Status status =
-          store.Set(kSessionKey, absl::StrCat(session, " ", absl::StrJoin(published, ",")));
-      if (!status.ok()) return status;
-    }
-    if (ack_keys.empty()) return session;
-    auto has_all = store.Check(ack_keys);
-    if (!has_all.ok()) return has_all.status();
-    if (*has_all) {
-      absl::Status status = store.Set(DoneKey(session), "1");
-      if (!status.ok()) return status;
-      return session;
-    }
-    if (clock.Now() >= deadline) {
-      return TimedOut(store, 0, world_size, Absent(store, ack_keys, 1), timeout);
-    }
-    std::this_thread::sleep_for(kLook);
+// The value of kSessionKey may be an older start's: what was said there leads on to the newest.
+absl::StatusOr<std::string> Follow(Store& store, const WorkerEnv& env, Milliseconds timeout,
+                                   const ddprun::Clock& clock) {
+  const ddprun::TimePoint deadline = clock.Now() + timeout;
+  const std::string own = NonceText(MakeNonce());
+  Session session;
+  auto told = store.Get(kSessionKey, Left(deadline, clock));
+  while (told.ok()) {
+    auto decoded = Decode(*told);
+    if (!decoded.ok()) return decoded.status();
+    session = *std::move(decoded);
+    const bool is_ours = session.world_size == env.world_size;
+    absl::Status status =
+        is_ours ? store.Set(HelloKey(session.id, env.rank), own)
+                : store.Set(OddKey(session.id, env.rank), absl::StrCat(env.world_size));
+    if (!status.ok()) return status;
+    told = store.Get(DoneKey(session.id), Left(deadline, clock));
+    if (!told.ok()) break;
+    const std::vector<std::string> taken = absl::StrSplit(*told, ',');
+    if (is_ours && std::ranges::count(taken, own) > 0) return session.id;
+    told = store.Get(NextKey(session.id), Left(deadline, clock));
   }
-}
-
-absl::StatusOr<std::string> Follow(Store& store, const WorkerEnv& env, const std::string& hello,
-                                   Milliseconds timeout, const ddprun::Clock& clock) {
-  const int rank = env.rank;
-  const auto deadline = clock.Now() + timeout;
-  while (clock.Now() < deadline) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - clock.Now());
-    auto value = store.Get(kSessionKey, std::max(Milliseconds(1), left));
-    if (absl::IsDeadlineExceeded(value.status())) break;
-    if (!value.ok()) return value.status();
-    const std::vector<std::string> parts = absl::StrSplit(*value, ' ');
-    if (parts.size() == 2) {
-      const std::vector<std::string> hellos = absl::StrSplit(parts[1], ',');
-      if (static_cast<size_t>(rank) < hellos.size() && hellos[rank] == hello) {
-        absl::Status status = store.Set(AckKey(parts[0], rank), "1");
-        if (!status.ok()) return status;
-        // Another rank's old hello may stand beside ours: then rank 0 makes a new id.
-        auto is_done = store.Check({DoneKey(parts[0])});
-        if (!is_done.ok()) return is_done.status();
-        if (*is_done) return parts[0];
-      }
-    }
-    std::this_thread::sleep_for(kLook);
+  if (!absl::IsDeadlineExceeded(told.status())) return told.status();
+  if (session.world_size != 0 && session.world_size != env.world_size) {
+    return OtherSize(env.rank, env.world_size, 0, absl::StrCat(session.world_size), timeout);
   }
-  return TimedOut(store, rank, env.world_size, {0}, timeout);
+  return Missing({0}, timeout);
 }
 
 }  // namespace
@@ -159,11 +190,8 @@ absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env, M
   if (env.round.has_value()) {
     return KeysOfRound(env.epoch.value_or(0), *env.round);
   }
-  const std::string hello = Hello(env.world_size);
-  absl::Status status = store.Set(HelloKey(env.rank), hello);
-  if (!status.ok()) return status;
-  auto session = env.rank == 0 ? Lead(store, env.world_size, hello, timeout, clock)
-                               : Follow(store, env, hello, timeout, clock);
+  auto session = env.rank == 0 ? Lead(store, env.world_size, timeout, clock)
+                               : Follow(store, env, timeout, clock);
   if (!session.ok()) return session.status();
   return absl::StrCat("ddp/", *session);
 }

@@ -14,11 +14,12 @@ namespace ddp::internal {
 
 // The prefix of this round's keys. ddprun says the round, so it is "ddp/<epoch>.<round>". The real
 // torchrun's store and keys outlive a restart, and its restart count differs between nodes: there
-// the ranks agree by echo. Each says hello with a fresh nonce; rank 0 publishes an id with all
-// nonces it sees, again while any changes; a rank takes only an id that comes with its own nonce,
-// acknowledges it, and goes when rank 0 says that all have. DeadlineExceeded names the ranks that
-// did not come, InvalidArgument those that were given another world size; Aborted tells a rank 0
-// that another one has taken its place. `clock` is the store's, too.
+// the ranks agree by echo. Rank 0 publishes a new id; the others say hello to it with a fresh
+// nonce, and go when rank 0 answers with theirs. A rank 0 leaves word in the session before its
+// own, which sends those who wait there on: every wait is for one key, and the store wakes it.
+// DeadlineExceeded names the ranks that did not come, InvalidArgument those that were given another
+// world size; Aborted tells a rank 0 that another one has taken its place. `clock` is the store's,
+// too.
 absl::StatusOr<std::string> AgreeOnSession(Store& store, const WorkerEnv& env,
                                            std::chrono::milliseconds timeout,
                                            const ddprun::Clock& clock);

@@ -117,6 +117,10 @@ TEST_CASE("torch: no ending hangs or crashes") {
   }
 }
 
+TEST_CASE("torch: a group forms without pauses, and Ctrl-C ends the wait for its ranks") {
+  for (const char* scenario : {"no-pauses", "interrupt"}) CheckPasses(2, "forming.py", {scenario});
+}
+
 TEST_CASE("torch: a rank that dies is named to the other, in messages and collectives") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Subprocess job(Job(2, "endings.py", {"die"}), Environment());

@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -48,8 +50,18 @@ class Torchrun {
   // For whom the others do not come within kShort, which passes when this rank waits for them.
   Session JoinInVain(int rank, int world_size) {
     auto joined = std::async(std::launch::async, [&] { return Join(rank, world_size, kShort); });
+    return AfterTimeout(joined);
+  }
+  // Of a Join() with kShort.
+  Session AfterTimeout(std::future<Session>& joined) {
     CHECK(clock_.AwaitWaitUntil(clock_.Now() + kShort));
     clock_.Advance(kShort);
+    return Outcome(joined);
+  }
+  // Who comes to a wait after its deadline gives it a millisecond.
+  Session Outcome(std::future<Session>& joined) {
+    while (joined.wait_for(clock_.kSlice) != std::future_status::ready)
+      clock_.Advance(clock_.kSlice);
     return joined.get();
   }
   std::string Now(const std::string& key) {
@@ -76,6 +88,12 @@ class Torchrun {
   std::unique_ptr<StoreServer> server_;
   std::unique_ptr<Store> store_;
 };
+
+// A key of the session that is under "ddp/session".
+std::string InSession(Torchrun& torchrun, const std::string& what) {
+  const std::string session = torchrun.Now("ddp/session");
+  return absl::StrCat("ddp/", session.substr(0, session.find('/')), "/", what);
+}
 
 // One start of three ranks; `between` runs when those of `first` have begun and before the others.
 std::vector<Session> Start(Torchrun& torchrun, const std::vector<int>& first,
@@ -121,28 +139,25 @@ TEST_CASE("session: ddprun says which round it is, and nothing is asked of the s
 
 TEST_CASE("session: ranks with different world sizes are told both") {
   Torchrun torchrun;
-  // Each meets the hello that the one before it has left.
   CHECK(torchrun.JoinInVain(1, 2).status().message() ==
         "agreeing on a session timed out after 7 s: rank 0 did not come");
-  const auto told = [&](int rank, int world_size) {
-    const Session session = torchrun.JoinInVain(rank, world_size);
-    CHECK(absl::IsInvalidArgument(session.status()));
-    return std::string(session.status().message());
-  };
-  CHECK(told(0, 3) ==
+  auto follower = std::async(std::launch::async, [&] { return torchrun.Join(1, 2, kShort); });
+  auto leader = std::async(std::launch::async, [&] { return torchrun.Join(0, 3, kShort); });
+  torchrun.AwaitChange("ddp/session", "");
+  torchrun.AwaitChange(InSession(torchrun, "odd/1"), "");
+  const Session lead = torchrun.AfterTimeout(leader), follow = torchrun.Outcome(follower);
+  CHECK(absl::IsInvalidArgument(lead.status()));
+  CHECK(lead.status().message() ==
         "agreeing on a session timed out after 7 s: rank 0 was given a world size of 3, rank 1 "
         "one "
         "of 2; all ranks of a group are given the same");
-  CHECK(told(1, 2) ==
+  CHECK(absl::IsInvalidArgument(follow.status()));
+  CHECK(follow.status().message() ==
         "agreeing on a session timed out after 7 s: rank 1 was given a world size of 2, rank 0 "
         "one "
         "of 3; all ranks of a group are given the same");
-  CHECK(told(2, 4) == Contains("rank 2 was given a world size of 4, rank 0 one of 3"));
-  // All that rank 0 waits for have come.
-  Torchrun other;
-  CHECK_FALSE(other.JoinInVain(1, 3).ok());
-  CHECK(other.JoinInVain(0, 2).status().message() ==
-        Contains("rank 0 was given a world size of 2, rank 1 one of 3"));
+  CHECK(torchrun.JoinInVain(2, 4).status().message() ==
+        Contains("rank 2 was given a world size of 4, rank 0 one of 3"));
 }
 
 TEST_CASE("session: the ranks of a start agree") {
@@ -172,20 +187,22 @@ TEST_CASE("session: a rank 0 that restarts before the others does not take their
 TEST_CASE("session: ranks that restart before rank 0 do not take the old session") {
   Torchrun torchrun;
   const std::string before = CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
-  const std::string old1 = torchrun.Now("ddp/hello/1"), old2 = torchrun.Now("ddp/hello/2");
+  const std::string key1 = InSession(torchrun, "hello/1"), key2 = InSession(torchrun, "hello/2");
+  const std::string old1 = torchrun.Now(key1), old2 = torchrun.Now(key2);
   const std::string after = CheckAgreed(Start(torchrun, {1, 2}, [&] {
-    torchrun.AwaitChange("ddp/hello/1", old1);
-    torchrun.AwaitChange("ddp/hello/2", old2);
+    torchrun.AwaitChange(key1, old1);
+    torchrun.AwaitChange(key2, old2);
   }));
   CHECK(after != before);
 }
 
 TEST_CASE("session: a start that only some ranks reached leaves nothing that a later one takes") {
   Torchrun torchrun;
-  // Ranks 0 and 2 say hello and die; rank 1 never came.
+  // Rank 2 comes and dies, then ranks 0 and 2 do; rank 1 never came.
   CHECK(absl::IsDeadlineExceeded(torchrun.JoinInVain(2, 3).status()));
   CHECK(torchrun.JoinInVain(0, 3).status().message() ==
-        "agreeing on a session timed out after 7 s: rank 1 did not come");
+        "agreeing on a session timed out after 7 s: ranks 1 and 2 did not come");
+  CHECK(absl::IsDeadlineExceeded(torchrun.JoinInVain(2, 3).status()));
   CheckAgreed(Start(torchrun, {1, 0}, [] {}));
 }
 
@@ -202,14 +219,114 @@ TEST_CASE("session: a rank 0 of an earlier start gives way to the new one") {
   Torchrun torchrun;
   Session old_leader, leader, follower;
   std::thread old_thread([&] { old_leader = torchrun.Join(0, 2); });
-  torchrun.AwaitChange("ddp/hello/0", "");
-  const std::string old = torchrun.Now("ddp/hello/0");
+  torchrun.AwaitChange("ddp/session", "");
+  const std::string old = torchrun.Now("ddp/session");
   std::thread thread([&] { leader = torchrun.Join(0, 2); });
-  torchrun.AwaitChange("ddp/hello/0", old);
+  torchrun.AwaitChange("ddp/session", old);
   std::thread other([&] { follower = torchrun.Join(1, 2); });
   for (std::thread* each : {&old_thread, &thread, &other}) each->join();
   CHECK(absl::IsAborted(old_leader.status()));
   CheckAgreed({leader, follower});
+}
+
+// What two ranks ask of their stores: rank 2 says a word only once rank 1 waits in the store, or
+// has asked it more often than a rank does that is woken.
+class Watch {
+ public:
+  static constexpr int kMost = 12;
+
+  void Asked(int more) {
+    const std::lock_guard lock(mutex_);
+    asked_ += more;
+    changed_.notify_all();
+  }
+  void Waits(bool waits) {
+    const std::lock_guard lock(mutex_);
+    waits_ = waits;
+    changed_.notify_all();
+  }
+  void Await() {
+    std::unique_lock lock(mutex_);
+    CHECK(changed_.wait_for(lock, kTimeout, [&] { return waits_ || asked_ > kMost; }));
+  }
+  int asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int asked_ = 0;
+  bool waits_ = false;
+};
+
+class WatchedStore final : public Store {
+ public:
+  WatchedStore(std::unique_ptr<Store> store, Watch& watch, int rank)
+      : store_(std::move(store)), watch_(watch), rank_(rank) {}
+
+  absl::Status Set(const std::string& key, const std::string& value) override {
+    Ask();
+    if (rank_ == 2) watch_.Await();
+    return store_->Set(key, value);
+  }
+  absl::StatusOr<std::string> Get(const std::string& key, Milliseconds timeout) override {
+    if (absl::Status status = Wait({key}, timeout); !status.ok()) return status;
+    return store_->Get(key, timeout);
+  }
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override {
+    Ask();
+    return store_->Check(keys);
+  }
+  absl::Status Wait(const std::vector<std::string>& keys, Milliseconds timeout) override {
+    Ask();
+    const auto are_there = store_->Check(keys);
+    const bool waits = rank_ == 1 && are_there.ok() && !*are_there;
+    if (waits) watch_.Waits(true);
+    absl::Status status = store_->Wait(keys, timeout);
+    if (waits) watch_.Waits(false);
+    return status;
+  }
+  absl::StatusOr<std::string> CompareSet(const std::string& key, const std::string& expected,
+                                         const std::string& desired) override {
+    Ask();
+    return store_->CompareSet(key, expected, desired);
+  }
+  absl::StatusOr<int64_t> Add(const std::string& key, int64_t by) override {
+    return store_->Add(key, by);
+  }
+  absl::StatusOr<bool> Delete(const std::string& key) override { return store_->Delete(key); }
+  absl::StatusOr<int64_t> KeyCount() override { return store_->KeyCount(); }
+  std::string LocalAddress() const override { return store_->LocalAddress(); }
+
+ private:
+  void Ask() {
+    if (rank_ == 1) watch_.Asked(1);
+  }
+
+  const std::unique_ptr<Store> store_;
+  Watch& watch_;
+  const int rank_;
+};
+
+TEST_CASE("session: who waits for other ranks is woken by the store and does not ask it again") {
+  Torchrun torchrun;
+  Watch watch;
+  std::vector<Session> sessions(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      WatchedStore store(torchrun.Connect(), watch, rank);
+      WorkerEnv env;
+      env.rank = rank;
+      env.world_size = 3;
+      sessions[static_cast<size_t>(rank)] = AgreeOnSession(store, env, kTimeout, torchrun.clock());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CheckAgreed(sessions);
+  CHECK(watch.asked() <= Watch::kMost);
 }
 
 }  // namespace

@@ -102,11 +102,11 @@ absl::StatusOr<Decision> DecodeDecision(const std::string& text, int world_size)
 }
 
 // Rank 0: waits for all, then decides.
-absl::StatusOr<Decision> Decide(Store& store, const GroupMember& member,
+absl::StatusOr<Decision> Decide(Store& store, const GroupMember& member, const Announcement& own,
                                 Clock::time_point deadline) {
-  std::vector<Announcement> all;
+  std::vector<Announcement> all = {own};
   std::vector<int> missing;
-  for (int rank = 0; rank < member.world_size; ++rank) {
+  for (int rank = 1; rank < member.world_size; ++rank) {
     auto text = store.Get(CapabilitiesKey(rank), Until(deadline));
     if (!text.ok()) {
       if (!absl::IsDeadlineExceeded(text.status())) return text.status();
@@ -125,8 +125,8 @@ absl::StatusOr<Decision> Decide(Store& store, const GroupMember& member,
 }
 
 absl::StatusOr<Decision> DecideAndTell(Store& store, const GroupMember& member,
-                                       Clock::time_point deadline) {
-  auto decision = Decide(store, member, deadline);
+                                       const Announcement& own, Clock::time_point deadline) {
+  auto decision = Decide(store, member, own, deadline);
   const std::string text =
       decision.ok() ? Encode(*decision)
                     : absl::StrCat(kFailurePrefix, static_cast<int>(decision.status().code()), " ",
@@ -254,10 +254,11 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   }
   auto listener = ListenForMessages(&capabilities);
   const uint16_t port = listener.ok() ? ddprun::rendezvous::LocalPort(listener->get()) : 0;
-  absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode({capabilities, port}));
+  const Announcement own{capabilities, port};
+  absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode(own));
   if (!status.ok()) return status;
-  auto decision =
-      member.rank == 0 ? DecideAndTell(store, member, deadline) : Follow(store, member, deadline);
+  auto decision = member.rank == 0 ? DecideAndTell(store, member, own, deadline)
+                                   : Follow(store, member, deadline);
   if (!decision.ok()) return decision.status();
   const Plan& plan = decision->plan;
   const Place place = PlaceOf(plan, member.rank);

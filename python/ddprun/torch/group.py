@@ -75,6 +75,46 @@ def _milliseconds(timeout):
     return max(1, int(timeout.total_seconds() * 1000))
 
 
+class _Forming:
+    """A group that forms on a thread of its own: neither libddp nor a store's wait ends by Ctrl-C.
+    The thread is left behind then, and the store is in its use until the group's timeout."""
+
+    def __init__(self, store, rank, size, options):
+        self._callbacks = CallbackStore(store)
+        self._arguments = (rank, size, options)
+        self._has_ended = threading.Event()
+        self._owner = None
+        self._error = None
+
+    def owner(self):
+        """Waits for it."""
+        thread = threading.Thread(target=self._form, name="ddp-forms", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise dist.DistBackendError(
+                f"ddp: there is no thread to form the group on ({error}): a limit on processes "
+                "(ulimit -u, pids.max) or on memory (ulimit -v) is reached"
+            ) from None
+        self._has_ended.wait()
+        if self._error is not None:
+            raise self._error
+        return self._owner
+
+    def _form(self):
+        try:
+            pointer = ctypes.c_void_p()
+            code = lib.ddp_group_from_store(self._callbacks.functions, *self._arguments, pointer)
+            if code != 0:
+                self._error = error_of(code)
+            else:
+                self._owner = _Owner(pointer.value, self._callbacks)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._has_ended.set()
+
+
 class Group:
     """What all collectives need: calls of libddp one at a time, and operations that outlive what
     the user keeps of them."""
@@ -89,15 +129,8 @@ class Group:
         self._is_closed = False
         self._dropped = collections.deque()  # messages whose Work nobody has
         self.completions = Completions()
-        callbacks = CallbackStore(store)
-        pointer = ctypes.c_void_p()
-        job_ranks = _job_ranks(rank, size, global_ranks)
-        options = GroupOptions(self._timeout_ms, 0, 0, job_ranks)
-        code = lib.ddp_group_from_store(callbacks.functions, rank, size, options, pointer)
-        if code != 0:
-            callbacks.raise_interrupt()
-            raise error_of(code)
-        self.owner = _Owner(pointer.value, callbacks)
+        options = GroupOptions(self._timeout_ms, 0, 0, _job_ranks(rank, size, global_ranks))
+        self.owner = _Forming(store, rank, size, options).owner()
         _groups.add(self)
 
     def _call(self, function, *arguments, timeout=None):

@@ -1,6 +1,7 @@
 """Any c10d store as a store of libddp."""
 
 import ctypes
+import datetime
 import os
 import socket
 import time
@@ -16,21 +17,16 @@ from ddprun.library import (
     lib,
 )
 
-# A key is asked for again and again: a wait of the store's own would not end by Ctrl-C, and one that
-# times out says so on stderr (TCPStore). The pauses double.
-_FIRST_PAUSE_S = 0.001
-_LONGEST_PAUSE_S = 0.25
 # Of TEST-NET-1: nobody has it, and a datagram socket sends nothing when it is connected.
 _ELSEWHERE = ("192.0.2.1", 9)
 
 
 class CallbackStore:
     """Callbacks for ddp_group_from_store() over `store`, which are called by the thread that forms
-    the group alone. What they raise is kept: after a failure the caller calls raise_interrupt()."""
+    the group alone. Their waits are the store's own, which do not end by Ctrl-C."""
 
     def __init__(self, store):
         self._store = store
-        self._interrupt = None
         self.address = address_of(store)
         # ctypes does not keep them.
         self.functions = Store(
@@ -43,25 +39,16 @@ class CallbackStore:
             0,
         )
 
-    def raise_interrupt(self):
-        """Raises what no store raises by itself: KeyboardInterrupt, and the like."""
-        if self._interrupt is not None:
-            raise self._interrupt
-
     def _answered(self, answer, call):
         try:
             return call()
-        except Exception as error:
+        except BaseException as error:  # there is nobody above to hear of it
             lib.ddp_answer_error(
                 answer,
                 str(error).splitlines()[0][:500].encode()
                 if str(error)
                 else type(error).__name__.encode(),
             )
-            return UNAVAILABLE
-        except BaseException as interrupt:
-            self._interrupt = interrupt
-            lib.ddp_answer_error(answer, b"interrupted")
             return UNAVAILABLE
 
     def _set(self, _context, key, value, size, answer):
@@ -75,12 +62,12 @@ class CallbackStore:
         def call():
             text = key.decode()
             end = time.monotonic() + timeout_ms / 1000
-            pause = _FIRST_PAUSE_S
-            while not self._store.check([text]):
-                if time.monotonic() >= end:
-                    return DEADLINE_EXCEEDED
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            try:
+                self._store.wait([text], datetime.timedelta(milliseconds=timeout_ms))
+            except Exception:
+                if time.monotonic() < end:
+                    raise
+                return DEADLINE_EXCEEDED
             value = self._store.get(text)
             lib.ddp_answer_value(answer, value, len(value))
             return OK
