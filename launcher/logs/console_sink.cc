@@ -43,8 +43,15 @@ ConsoleSink::ConsoleSink(int fd) {
 }
 
 void ConsoleSink::AppendLine(std::string_view prefix, std::string_view text,
-                             std::string_view suffix) {
+                             std::string_view suffix, uint64_t source, size_t shown) {
+  text.remove_prefix(shown);
+  const bool goes_on = shown > 0 && unfinished_ == source;
+  // All of it is there, and another source has ended it.
+  if (shown > 0 && !goes_on && text.empty() && suffix.empty()) return;
+  if (!goes_on) EndLine();
+  if (goes_on) prefix = {};
   if (is_broken_ || !has_room_for(prefix.size() + text.size() + suffix.size() + 1)) {
+    EndLine();
     ++dropped_lines_;
     return;
   }
@@ -52,9 +59,30 @@ void ConsoleSink::AppendLine(std::string_view prefix, std::string_view text,
   Append(text);
   Append(suffix);
   Append("\n");
+  unfinished_ = 0;
+}
+
+bool ConsoleSink::AppendUnfinished(uint64_t source, std::string_view prefix,
+                                   std::string_view text) {
+  // With the newline that another source may need to end it.
+  if (is_broken_ || !has_room_for(prefix.size() + text.size() + 1)) return false;
+  if (unfinished_ != source) {
+    EndLine();
+    Append(prefix);
+  }
+  Append(text);
+  unfinished_ = source;
+  return true;
+}
+
+bool ConsoleSink::EndLine() {
+  if (std::exchange(unfinished_, 0) == 0) return false;
+  Append("\n");
+  return true;
 }
 
 void ConsoleSink::AppendRaw(Cursor& cursor, std::string_view bytes) {
+  EndLine();
   while (!bytes.empty()) {
     const size_t newline = bytes.find('\n');
     if (cursor.is_skipping) {
@@ -83,6 +111,7 @@ void ConsoleSink::AppendMessage(std::string_view text) {
   if (last_byte_ != '\n') Append("\n");
   Append(text);
   Append("\n");
+  unfinished_ = 0;
 }
 
 void ConsoleSink::Append(std::string_view bytes) {
@@ -158,7 +187,9 @@ void ConsoleSink::DropQueue(int error) {
   is_broken_ = can_block() && (error == EPIPE || error == EIO || error == ECONNRESET);
   if (is_broken_) untold_break_ = error;
   const std::string_view rest = std::string_view(queue_).substr(head_);
-  const uint64_t lines = CountLines(rest) - (std::exchange(begins_with_repair_, false) ? 1 : 0);
+  const bool has_unfinished = std::exchange(unfinished_, 0) != 0 && !rest.empty();
+  const uint64_t lines = CountLines(rest) + (has_unfinished ? 1 : 0) -
+                         (std::exchange(begins_with_repair_, false) ? 1 : 0);
   dropped_lines_ += lines;
   announced_lines_ = dropped_lines_;  // telling needs the same room
   if (!is_broken_) {

@@ -39,8 +39,17 @@ class ConsoleSink {
   // `fd` stays the caller's and open, its flags are not touched: other processes share them.
   explicit ConsoleSink(int fd);
 
-  // Queues prefix, text and a newline, or drops and counts the line.
-  void AppendLine(std::string_view prefix, std::string_view text, std::string_view suffix);
+  // Queues prefix, text and a newline, or drops and counts the line. Of the text, the first `shown`
+  // bytes were queued by `source` with AppendUnfinished: the rest goes on where they stand, else it
+  // is a line of its own.
+  void AppendLine(std::string_view prefix, std::string_view text, std::string_view suffix,
+                  uint64_t source = 0, size_t shown = 0);
+  // Queues a part of a line of `source` (not 0): it begins with the prefix, or goes on where the
+  // part before stands. False: no room, and nothing is queued.
+  bool AppendUnfinished(uint64_t source, std::string_view prefix, std::string_view text);
+  // Ends the line that stands unfinished; true: there was one. What any other source appends does
+  // so, too.
+  bool EndLine();
   // Queues bytes as they are; what does not fit is dropped in whole lines.
   void AppendRaw(Cursor& cursor, std::string_view bytes);
   // Queues a message of our own, on a line of its own, or drops it and counts it as one line.
@@ -80,6 +89,7 @@ class ConsoleSink {
 
   std::string queue_;
   size_t head_ = 0;           // what is before was written
+  uint64_t unfinished_ = 0;   // the source whose unfinished line is last in it; 0: none
   char last_byte_ = '\n';     // that was queued
   char last_written_ = '\n';  // that the other side took
   bool is_torn_ = false;      // the rest of a line was dropped: what comes next begins a new one

@@ -3,6 +3,39 @@
 #include <algorithm>
 
 namespace ddprun::launcher {
+namespace {
+
+// The length of `text` without a UTF-8 character at its end that is not whole.
+size_t WholeCharacters(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(text.size(), 3); ++back) {
+    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+}  // namespace
+
+TimePoint LineSplitter::ShowAt(TimePoint now) {
+  if (Unfinished().empty()) {
+    show_at_ = TimePoint::max();
+  } else if (show_at_ == TimePoint::max()) {
+    show_at_ = now + kPatience;
+  }
+  return show_at_;
+}
+
+std::string_view LineSplitter::Unfinished() const {
+  const std::string_view rest = std::string_view(partial_).substr(shown_);
+  return rest.substr(0, WholeCharacters(rest));
+}
+
+void LineSplitter::MarkShown(size_t bytes) {
+  shown_ += bytes;
+  show_at_ = TimePoint::max();
+}
 
 bool LineSplitter::Next(std::string_view& bytes, Line& line) {
   if (was_return_) {
@@ -34,6 +67,7 @@ bool LineSplitter::Next(std::string_view& bytes, Line& line) {
     partial_.append(text);
     line.text = partial_;
   }
+  line.shown = std::exchange(shown_, 0);
   bytes.remove_prefix(text.size() + (line.is_cut ? 0 : 1));
   return !(was_return_ && line.text.empty());
 }

@@ -1,4 +1,5 @@
-// A stream of bytes as lines, within bounded memory: each of them, or the last ones. [pure]
+// A stream of bytes as lines, within bounded memory: each of them, one that is late, or the last
+// ones. [pure]
 #ifndef DDPRUN_LAUNCHER_LOGS_LINES_H_
 #define DDPRUN_LAUNCHER_LOGS_LINES_H_
 
@@ -9,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/base/time.h"
+
 namespace ddprun::launcher {
 
 // A line ends at '\n', at '\r' (a progress bar would else be invisible until it is full) or at
@@ -17,12 +20,16 @@ namespace ddprun::launcher {
 class LineSplitter {
  public:
   static constexpr size_t kMaxLine = 64 * 1024;
+  // A line whose end is later than this is shown unfinished: a prompt, the dots of a progress. A
+  // person sees no delay yet, and a line that is written in two calls stays in one piece.
+  static constexpr Duration kPatience = std::chrono::milliseconds(50);
 
   // One line without its end. A line longer than kMaxLine comes in pieces of that length, all but
   // the last with is_cut. The text lives until the callback returns.
   struct Line {
     std::string_view text;
     bool is_cut = false;
+    size_t shown = 0;  // bytes of it that MarkShown has counted
   };
 
   // Calls `take(Line)` for every line that `bytes` completes.
@@ -38,15 +45,25 @@ class LineSplitter {
   // The stream is over: calls `take` for a last line without an end, if there is one.
   template <typename Take>
   void Finish(Take&& take) {
-    if (!partial_.empty()) take(Line{.text = partial_});
+    if (!partial_.empty()) take(Line{.text = partial_, .shown = std::exchange(shown_, 0)});
     partial_.clear();
   }
+
+  // When Unfinished() is to be shown. To be asked after each Push and each MarkShown;
+  // TimePoint::max(): nothing is to be shown.
+  TimePoint ShowAt(TimePoint now);
+  // What of the unfinished line is not yet shown, in whole characters.
+  std::string_view Unfinished() const;
+  // So many bytes of Unfinished() were shown; none: it waits for another kPatience.
+  void MarkShown(size_t bytes);
 
  private:
   // Consumes a part of `bytes`; true when that completed a line.
   bool Next(std::string_view& bytes, Line& line);
 
   std::string partial_;  // the line so far, at most kMaxLine bytes
+  size_t shown_ = 0;     // of it
+  TimePoint show_at_ = TimePoint::max();
   bool was_return_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,9 +34,16 @@ constexpr std::string_view kCutMark = " [line cut by ddprun at 64 KiB]";
 // is not above its high water mark: at worst every byte is a line.
 size_t ReadLimit(const StreamPlan& plan) {
   if (plan.console != StreamPlan::Console::kLines) return kReadBytes;
+  constexpr size_t kOtherEnd = 1;  // the newline for another's unfinished line
   constexpr size_t kRoom = ConsoleSink::kCapacity - ConsoleSink::kHighWater -
-                           LineSplitter::kMaxLine - 2 * kCutMark.size();
+                           LineSplitter::kMaxLine - 2 * kCutMark.size() - kOtherEnd;
   return std::clamp<size_t>(kRoom / (plan.prefix.size() + 1), 1024, kReadBytes);
+}
+
+bool IsSameFile(int one, int other) {
+  struct stat a = {}, b = {};
+  return fstat(one, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
 }
 
 }  // namespace
@@ -66,7 +74,11 @@ LogThread::LogThread(int stdout_fd, int stderr_fd)
       stderr_(stderr_fd),
       next_id_(kFirstStreamId),
       buffer_(kReadBytes),
-      files_([this] { eventfd_write(wake_.get(), 1); }) {}
+      files_([this] { eventfd_write(wake_.get(), 1); }) {
+  if (!IsSameFile(stdout_fd, stderr_fd)) return;
+  stdout_.sharer = &stderr_;
+  stderr_.sharer = &stdout_;
+}
 
 void LogThread::Run() {
   pthread_setname_np(pthread_self(), "ddprun-log");
@@ -89,7 +101,7 @@ void LogThread::Run() {
 }
 
 int LogThread::WaitMilliseconds() const {
-  TimePoint next = std::min(stdout_.sink.NextDeadline(), stderr_.sink.NextDeadline());
+  TimePoint next = std::min({stdout_.sink.NextDeadline(), stderr_.sink.NextDeadline(), show_at_});
   for (const Question& question : questions_) next = std::min(next, question.deadline);
   if (!has_told_busy_) next = std::min(next, files_.overdue_at());
   return PollTimeout(next);
@@ -171,9 +183,10 @@ void LogThread::Deliver(Stream& stream, std::string_view bytes) {
   const auto output = outputs_.find(plan.local_rank);
   if (output != outputs_.end()) output->second.Append(bytes);
   if (plan.console == StreamPlan::Console::kRaw) {
-    stream.output->sink.AppendRaw(stream.cursor, bytes);
+    SinkOf(*stream.output).AppendRaw(stream.cursor, bytes);
   } else if (plan.console == StreamPlan::Console::kLines) {
     stream.splitter.Push(bytes, [&](const auto& line) { DeliverLine(stream, line); });
+    show_at_ = std::min(show_at_, stream.splitter.ShowAt(now));
     FlushCopies(plan.is_stderr);
   }
 }
@@ -181,9 +194,31 @@ void LogThread::Deliver(Stream& stream, std::string_view bytes) {
 void LogThread::DeliverLine(Stream& stream, const LineSplitter::Line& line) {
   const StreamPlan& plan = stream.plan;
   const std::string_view mark = line.is_cut ? kCutMark : std::string_view();
-  stream.output->sink.AppendLine(plan.prefix, line.text, mark);
+  SinkOf(*stream.output).AppendLine(plan.prefix, line.text, mark, stream.id, line.shown);
   auto& copies = copies_[plan.is_stderr];
   if (copies) copies->filter.Take(plan.prefix, line.text, mark);
+}
+
+void LogThread::ShowUnfinished(TimePoint now) {
+  show_at_ = TimePoint::max();
+  for (auto& [id, stream] : streams_) {
+    if (stream.plan.console != StreamPlan::Console::kLines) continue;
+    LineSplitter& splitter = stream.splitter;
+    if (splitter.ShowAt(now) <= now) {
+      const std::string_view text = splitter.Unfinished();
+      const bool is_shown = SinkOf(*stream.output).AppendUnfinished(id, stream.plan.prefix, text);
+      splitter.MarkShown(is_shown ? text.size() : 0);
+    }
+    show_at_ = std::min(show_at_, splitter.ShowAt(now));
+  }
+}
+
+ConsoleSink& LogThread::SinkOf(Output& output) {
+  // At once: what this one gets may be written first.
+  if (output.sharer != nullptr && output.sharer->sink.EndLine()) {
+    output.sharer->sink.Flush(SteadyNow());
+  }
+  return output.sink;
 }
 
 void LogThread::FlushCopies(bool is_stderr) {
@@ -195,13 +230,13 @@ void LogThread::FlushCopies(bool is_stderr) {
 void LogThread::TellOfFiles() {
   if (const std::string path = files_.busy_file(LogFiles::kPatience);
       !path.empty() && !std::exchange(has_told_busy_, true)) {
-    stderr_.sink.AppendMessage(
+    SinkOf(stderr_).AppendMessage(
         absl::StrCat("ddprun: waiting for ", EscapeControl(path), ": ", FileErrorText(ETIMEDOUT)));
   }
   const auto [path, error] = files_.TakeBreak();
   if (error == 0) return;
   const bool is_full = error == ENOSPC || error == EDQUOT;
-  stderr_.sink.AppendMessage(absl::StrCat(
+  SinkOf(stderr_).AppendMessage(absl::StrCat(
       "ddprun: warning: write log file ", EscapeControl(path), ": ", FileErrorText(error),
       "; the workers go on, and lines are missing there, as in other files that have no room: ",
       is_full ? "make room, or " : "", "choose another place with --log_dir"));
@@ -250,6 +285,7 @@ bool LogThread::MustWait(Stream& stream) {
 void LogThread::Settle() {
   const TimePoint now = SteadyNow();
   TellOfFiles();
+  if (now >= show_at_) ShowUnfinished(now);
   stdout_.sink.Flush(now);
   if (const int error = stdout_.sink.TakeBreak()) {
     stderr_.sink.AppendMessage(

@@ -95,7 +95,8 @@ class LogThread {
   struct Output {
     explicit Output(int fd) : sink(fd) {}
     ConsoleSink sink;
-    bool is_watched = false;  // epoll tells when it takes more
+    bool is_watched = false;   // epoll tells when it takes more
+    Output* sharer = nullptr;  // the other one, where both write to one terminal, pipe or file
   };
   struct Stream {
     uint64_t id;
@@ -123,6 +124,10 @@ class LogThread {
   bool ReadOnce(Stream& stream);
   void Deliver(Stream& stream, std::string_view bytes);
   void DeliverLine(Stream& stream, const LineSplitter::Line& line);
+  // What their writers have not ended and is due (LineSplitter::ShowAt).
+  void ShowUnfinished(TimePoint now);
+  // The sink, for what no unfinished line of the other console stands before any more.
+  static ConsoleSink& SinkOf(Output& output);
   void FlushCopies(bool is_stderr);
   // When it happens, and once for each kind of error; that a file does not answer, once.
   void TellOfFiles();
@@ -151,6 +156,7 @@ class LogThread {
   Output stderr_;
   std::map<uint64_t, Stream> streams_;  // by the number epoll knows them by
   uint64_t next_id_;
+  TimePoint show_at_ = TimePoint::max();  // when ShowUnfinished has something to do
   bool has_told_busy_ = false;
   std::map<int, TimePoint> written_at_;  // what came last, by local rank
   std::map<int, TailBuffer> tails_;      // of stderr, by local rank

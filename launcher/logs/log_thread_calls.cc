@@ -105,7 +105,7 @@ bool LogThread::Say(const std::string& line, int max_waiting) {
   }
   Post([this, line] {
     ReadAllOf(stderr_);
-    stderr_.sink.AppendMessage(line);
+    SinkOf(stderr_).AppendMessage(line);
   });
   return true;
 }

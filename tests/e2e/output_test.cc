@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/e2e/job.h"
+#include "tests/e2e/terminal.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::testing {
@@ -116,6 +117,22 @@ TEST_CASE("output: tee'd streams are in files and, line by line with a prefix, o
   CHECK(ddprun->err() == Contains("[default1]:err 1\n"));
   const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0" / "1";
   CHECK(ReadFile(files / "stdout.log") == "out 1\n");
+}
+
+TEST_CASE("output: a prompt under --tee is shown at once, and is one line with what follows") {
+  Job job;
+  MakeExecutable(job.File("asks"),
+                 "#!/bin/sh\nprintf 'name? '\nread name\necho \"hello $name\"\necho bye\n");
+  const std::string log_dir = job.File("logs");
+  Terminal terminal(
+      job, {"--nproc_per_node=1", "-t", "3", "--log_dir=" + log_dir, job.File("asks")}, {});
+  REQUIRE_MESSAGE(terminal.WaitFor("[default0]:name? "), terminal.shown());
+  terminal.Type("you\n");
+  CHECK(terminal.Wait() == 0);
+  CHECK_MESSAGE(terminal.WaitFor("[default0]:name? you\r\nhello you\r\n[default0]:bye\r\n"),
+                terminal.shown());
+  CHECK(ReadFile(RunFolder(log_dir) / "attempt_0" / "0" / "stdout.log") ==
+        "name? hello you\nbye\n");
 }
 
 TEST_CASE("output: only the chosen local ranks reach the console, files have all") {

@@ -41,6 +41,24 @@ std::string Lines(const Pieces& pieces) {
   return lines;
 }
 
+// The same where what is unfinished after each piece is shown at once.
+std::string ShownLines(const Pieces& pieces) {
+  LineSplitter splitter;
+  std::string lines;
+  const auto take = [&](const LineSplitter::Line& line) {
+    Promise(line.shown <= line.text.size(), "no more was shown than there is");
+    lines.append(line.text.substr(line.shown)).append(line.is_cut ? "+\n" : "\n");
+  };
+  for (const std::string& piece : pieces) {
+    splitter.Push(piece, take);
+    const std::string_view text = splitter.Unfinished();
+    lines.append(text);
+    splitter.MarkShown(text.size());
+  }
+  splitter.Finish(take);
+  return lines;
+}
+
 std::string Tail(const Pieces& pieces) {
   TailBuffer tail;
   size_t total = 0;
@@ -60,9 +78,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto divisions = fuzz::Divisions(fuzz::TextOf(data, size));
   const Pieces whole = Expanded(divisions[0]);
   const std::string lines = Lines(whole), tail = Tail(whole);
+  Promise(ShownLines(whole) == lines, "what is shown early is shown once");
   for (size_t i = 1; i < divisions.size(); ++i) {
     const Pieces pieces = Expanded(divisions[i]);
     Promise(Lines(pieces) == lines, "the lines depend on the bytes alone");
+    Promise(ShownLines(pieces) == lines, "what is shown early is shown once");
     Promise(Tail(pieces) == tail, "the tail depends on the bytes alone");
   }
   return 0;

@@ -166,6 +166,84 @@ TEST_CASE("console: raw bytes without room are dropped up to the end of their li
   CHECK(out.substr(block.size(), 9) == "\nshort\na\n");
 }
 
+TEST_CASE("console: an unfinished line and its rest are one line, with one prefix") {
+  Pipe pipe;
+  ConsoleSink sink(pipe.write_end.get());
+  CHECK(sink.AppendUnfinished(7, "p: ", "name? "));
+  sink.Flush(At(0));
+  CHECK(pipe.Read() == "p: name? ");
+  CHECK(sink.AppendUnfinished(7, "p: ", "."));
+  sink.AppendLine("p: ", "name? .bob", "+", 7, 7);
+  sink.AppendLine("p: ", "next", "", 7);
+  sink.Flush(At(0));
+  CHECK(pipe.Read() == ".bob+\np: next\n");
+}
+
+TEST_CASE("console: who else writes ends an unfinished line first, its rest begins a new one") {
+  const auto between = [](const auto& write) {
+    Pipe pipe;
+    ConsoleSink sink(pipe.write_end.get());
+    sink.AppendUnfinished(7, "p: ", "abc");
+    write(sink);
+    sink.AppendLine("p: ", "abcdef", "", 7, 3);
+    sink.Flush(At(0));
+    return pipe.Read();
+  };
+  ConsoleSink::Cursor cursor;
+  CHECK(between([](ConsoleSink& sink) { sink.AppendLine("q: ", "x", "", 8); }) ==
+        "p: abc\nq: x\np: def\n");
+  CHECK(between([](ConsoleSink& sink) { sink.AppendUnfinished(8, "q: ", "x"); }) ==
+        "p: abc\nq: x\np: def\n");
+  CHECK(between([&](ConsoleSink& sink) { sink.AppendRaw(cursor, "x\n"); }) ==
+        "p: abc\nx\np: def\n");
+  CHECK(between([](ConsoleSink& sink) { sink.AppendMessage("x"); }) == "p: abc\nx\np: def\n");
+  CHECK(between([](ConsoleSink& sink) { CHECK(sink.EndLine()); }) == "p: abc\np: def\n");
+}
+
+TEST_CASE("console: a line that another has ended, and of which no more came, is one line") {
+  Pipe pipe;
+  ConsoleSink sink(pipe.write_end.get());
+  sink.AppendUnfinished(7, "p: ", "abc");
+  CHECK(sink.EndLine());
+  CHECK_FALSE(sink.EndLine());
+  sink.AppendLine("p: ", "abc", "", 7, 3);
+  sink.AppendUnfinished(7, "p: ", "dots");
+  sink.AppendLine("p: ", "dots", "", 7, 4);
+  sink.Flush(At(0));
+  CHECK(pipe.Read() == "p: abc\np: dots\n");
+}
+
+TEST_CASE("console: an unfinished line without room waits, one without room for its rest ends") {
+  Pipe pipe;
+  ConsoleSink sink(pipe.write_end.get());
+  sink.AppendUnfinished(7, "p: ", "abc");
+  const std::string much(ConsoleSink::kCapacity - 5, 'x');
+  CHECK_FALSE(sink.AppendUnfinished(7, "p: ", much));
+  CHECK_FALSE(sink.AppendUnfinished(8, "q: ", much));
+  CHECK(sink.dropped_lines() == 0);
+  sink.AppendLine("p: ", "abc" + much, "", 7, 3);
+  CHECK(sink.dropped_lines() == 1);
+  sink.AppendLine("p: ", "next", "", 7);
+  const std::string out = Consume(sink, pipe, At(0));
+  CHECK(out == Contains("p: abc\np: next\n"));
+}
+
+TEST_CASE("console: an unfinished line that a full disk took in part counts as missing once") {
+  const testing::TempDir dir;
+  const UniqueFd file(open(dir.File("out").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ConsoleSink sink(file.get());
+  {
+    const FileSizeLimit limit(4);
+    sink.AppendUnfinished(7, "p: ", "abc");
+    sink.Flush(At(0));
+    CHECK(sink.dropped_lines() == 1);
+  }
+  sink.AppendLine("p: ", "abcdef", "", 7, 3);
+  sink.Flush(At(0));
+  CHECK(testing::ReadFile(dir.File("out")) == "p: a\np: def\n");
+  CHECK(sink.refused_lines() == 1);
+}
+
 TEST_CASE("console: a reader that has gone is no reason to end") {
   const auto handler = std::signal(SIGPIPE, SIG_IGN);  // blocked in the log thread
   Pipe pipe;

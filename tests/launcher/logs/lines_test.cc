@@ -83,6 +83,83 @@ TEST_CASE("line splitter: the lines do not depend on how the bytes were divided"
   }
 }
 
+constexpr TimePoint At(int ms) { return TimePoint(std::chrono::milliseconds(ms)); }
+
+// A stream whose unfinished line is shown when it is due.
+struct Shown {
+  void Push(int ms, std::string_view bytes) {
+    splitter.Push(bytes, [&](const LineSplitter::Line& line) {
+      lines.push_back(std::to_string(line.shown) + " " + std::string(line.text));
+    });
+    show_at = splitter.ShowAt(At(ms));
+  }
+  std::string Show(int ms) {
+    std::string text(splitter.Unfinished());
+    splitter.MarkShown(text.size());
+    show_at = splitter.ShowAt(At(ms));
+    return text;
+  }
+  LineSplitter splitter;
+  Lines lines;
+  TimePoint show_at = TimePoint::max();
+};
+
+TEST_CASE("line splitter: lines that come whole are never due") {
+  Shown stream;
+  for (const char* bytes : {"a\n", "b\r", "\nc\n\n", ""}) {
+    stream.Push(0, bytes);
+    CHECK(stream.show_at == TimePoint::max());
+  }
+}
+
+TEST_CASE("line splitter: an unfinished line is due once it stands, however it grows") {
+  Shown stream;
+  stream.Push(10, "whole\nna");
+  CHECK(stream.show_at == At(60));
+  stream.Push(40, "me? ");
+  CHECK(stream.show_at == At(60));
+  CHECK(stream.Show(60) == "name? ");
+  CHECK(stream.show_at == TimePoint::max());
+  stream.Push(900, ".");
+  CHECK(stream.show_at == At(950));
+  stream.Push(920, "\n");  // the end came first
+  CHECK(stream.show_at == TimePoint::max());
+  stream.Push(930, "next\n");
+  CHECK(stream.lines == Lines{"0 whole", "6 name? .", "0 next"});
+}
+
+TEST_CASE("line splitter: what found no room is due again after another while") {
+  Shown stream;
+  stream.Push(0, "a");
+  stream.splitter.MarkShown(0);
+  CHECK(stream.splitter.ShowAt(At(50)) == At(100));
+  CHECK(stream.Show(100) == "a");
+}
+
+TEST_CASE("line splitter: a character is shown whole") {
+  Shown stream;
+  const std::string euro = "\xe2\x82\xac", smile = "\xf0\x9f\x98\x80";
+  stream.Push(0, "5 " + euro.substr(0, 2));
+  CHECK(stream.Show(50) == "5 ");
+  CHECK(stream.show_at == TimePoint::max());
+  stream.Push(60, euro.substr(2) + smile.substr(0, 3));
+  CHECK(stream.Show(110) == euro);
+  stream.Push(120, smile.substr(3) + "\xe9");  // another encoding's may be a beginning
+  CHECK(stream.Show(170) == smile);
+  stream.Push(180, "t\x80\x80\x80\x80");  // no text: passed on
+  CHECK(stream.Show(230) == "\xe9t\x80\x80\x80\x80");
+}
+
+TEST_CASE("line splitter: a piece of a long line counts what was shown of it") {
+  Shown stream;
+  const std::string full(LineSplitter::kMaxLine, 'x');
+  stream.Push(0, full);
+  CHECK(stream.Show(50) == full);
+  stream.Push(60, "y");
+  CHECK(stream.lines == Lines{std::to_string(full.size()) + " " + full});
+  CHECK(stream.Show(110) == "y");
+}
+
 std::string Tail(const std::string& text, size_t lines) {
   TailBuffer tail;
   tail.Append(text);

@@ -14,6 +14,8 @@
 #include "launcher/logs/file_sink.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/files.h"
+#include "tests/support/temp_dir.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -98,6 +100,69 @@ TEST_CASE("log thread: a file on a full disk is told of when it happens, and onc
   thread->reset();
   REQUIRE(fcntl(console.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
   CHECK(read(console.read_end.get(), buffer.data(), buffer.size()) == -1);  // no more is said
+}
+
+// What is read until `text` has come or 20 s are over.
+std::string ReadUntil(const UniqueFd& fd, const std::string& text) {
+  std::string read_so_far;
+  const TimePoint until = SteadyNow() + 20s;
+  while (read_so_far.find(text) == std::string::npos && SteadyNow() < until) {
+    pollfd ready{.fd = fd.get(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, PollTimeout(until)) != 1) break;
+    char buffer[256];
+    const ssize_t length = read(fd.get(), buffer, sizeof buffer);
+    if (length <= 0) break;
+    read_so_far.append(buffer, static_cast<size_t>(length));
+  }
+  return read_so_far;
+}
+
+// A worker's stream that reaches the console in lines.
+UniqueFd AddLines(LogThread& thread, int local_rank, bool is_stderr, const std::string& prefix) {
+  Pipe channel;
+  REQUIRE(fcntl(channel.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
+  thread.Add({.local_rank = local_rank,
+              .is_stderr = is_stderr,
+              .read_end = std::move(channel.read_end),
+              .console = StreamPlan::Console::kLines,
+              .prefix = prefix});
+  return std::move(channel.write_end);
+}
+
+void Write(const UniqueFd& fd, const std::string& text) {
+  REQUIRE(write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+}
+
+TEST_CASE("log thread: a prompt is shown before its line ends, and nothing is written into it") {
+  Pipe console;
+  auto thread = LogThread::Start(console.write_end.get(), console.write_end.get());
+  REQUIRE(thread.ok());
+  const UniqueFd out = AddLines(**thread, 0, false, "0: ");
+  const UniqueFd err = AddLines(**thread, 0, true, "0e: ");
+  const UniqueFd other = AddLines(**thread, 1, false, "1: ");
+  const testing::TempDir dir;
+  const std::string copies = dir.File("copies");
+  (*thread)->SetCopies(
+      false, LineFilter({"name? bob", ". done"}),
+      MakeFile(UniqueFd(open(copies.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), copies));
+  Write(out, "name? ");
+  CHECK(ReadUntil(console.read_end, "? ") == "0: name? ");
+  Write(out, "bob\n");
+  CHECK(ReadUntil(console.read_end, "\n") == "bob\n");
+  Write(out, ".");
+  CHECK(ReadUntil(console.read_end, ".") == "0: .");
+  Write(other, "x");
+  CHECK(ReadUntil(console.read_end, "x") == "\n1: x");
+  Write(err, "y");  // the other stream, to the same place
+  CHECK(ReadUntil(console.read_end, "y") == "\n0e: y");
+  Write(out, ".");
+  CHECK(ReadUntil(console.read_end, ".") == "\n0: .");
+  (*thread)->Say("ddprun: says");
+  CHECK(ReadUntil(console.read_end, "says\n") == "\nddprun: says\n");
+  Write(out, " done\n");
+  CHECK(ReadUntil(console.read_end, "\n") == "0:  done\n");
+  CHECK((*thread)->End(20s));
+  CHECK(testing::ReadFile(copies) == "0: name? bob\n0: .. done\n");  // whole lines
 }
 
 TEST_CASE("log thread: one that nothing holds ends, and names no file") {
