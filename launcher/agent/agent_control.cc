@@ -91,13 +91,15 @@ ControlPlane::Options Agent::ControlOptions() const {
     return setup_.environment.Get(name).value_or("");
   };
   std::string flights = variable("DDPRUN_FLIGHT_RECORDER_DIR");
-  if (flights.empty()) flights = variable("TMPDIR");
+  const std::string temp = variable("TMPDIR");
+  if (flights.empty()) flights = temp;
   return {.host = host_,
           .is_alone = config.rendezvous == RendezvousKind::kStandalone,
           .stacks = {.run_id = config.run_id,
                      .host = host_,
                      .tool_path = variable("PATH"),
-                     .flight_folder = flights.empty() ? "/tmp" : flights}};
+                     .flight_folder = flights.empty() ? "/tmp" : flights,
+                     .other_places = {temp.empty() ? "/tmp" : temp, "/tmp"}}};
 }
 
 ControlPlane::Hooks Agent::ControlHooks() {
@@ -147,8 +149,8 @@ void Agent::OnHang(const HangFound& hang, const JobView& job) {
   if (hang.is_new && setup_.config.on_hang == OnHang::kDump) {
     control_.Dump(FolderForFiles(setup_.config), {}, [this](const ControlPlane::DumpDone& done) {
       if (!done.sentence.empty()) Say(done.sentence);
-      Say(done.error.empty() ? absl::StrCat("stacks are in ", done.folder)
-                             : absl::StrCat("warning: dump: ", done.error));
+      if (!done.folder.empty()) Say(DumpPlaceText(done.folder, done.why_there));
+      if (!done.error.empty()) Say(absl::StrCat("warning: dump: ", done.error));
     });
   } else if (hang.is_new && !hang.ranks.empty()) {
     const int rank = hang.ranks.front();

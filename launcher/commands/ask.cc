@@ -26,6 +26,7 @@
 #include "launcher/commands/trust.h"
 #include "launcher/control/control_client.h"
 #include "launcher/control/control_socket.h"
+#include "launcher/dump/dump_folder.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/status/snapshot_json.h"
 #include "launcher/status/status_text.h"
@@ -299,9 +300,11 @@ int Dump(const AskOptions& options) {
   if (TextIn(body, "sentence").empty()) {
     return Complain(absl::UnavailableError(EscapeControl(TextIn(body, "error"))), kExitUnhealthy);
   }
-  const int printed =
-      Print(absl::StrCat(EscapeControl(TextIn(body, "sentence")), "\nstacks are in ",
-                         EscapeControl(TextIn(body, "folder")), "\n"));
+  const std::string folder = EscapeControl(TextIn(body, "folder"));
+  const int printed = Print(absl::StrCat(
+      EscapeControl(TextIn(body, "sentence")), "\n",
+      folder.empty() ? ""
+                     : DumpPlaceText(folder, EscapeControl(TextIn(body, "why_there"))) + "\n"));
   if (TextIn(body, "error").empty()) return printed;
   return Complain(absl::UnavailableError(EscapeControl(TextIn(body, "error"))), kExitUnhealthy);
 }

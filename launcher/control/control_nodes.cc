@@ -177,6 +177,7 @@ void ControlPlane::GiveDump(const HttpRequest& request, HttpServer::Answer answe
        [answer](const DumpDone& done) {
          answer({.type = "application/json",
                  .body = Dumped({{"folder", done.folder},
+                                 {"why_there", done.why_there},
                                  {"sentence", done.sentence},
                                  {"error", done.error}}) +
                          "\n"});
@@ -192,28 +193,28 @@ void ControlPlane::Dump(const std::string& directory, const Stacks::Ranks& ranks
     return then({.error = "another dump is under way; try again in some seconds"});
   }
   struct Parts {
-    std::string folder;
     std::optional<DumpResult> own;
     bool has_own = false, has_others = false;
     std::vector<std::string> others;  // as the nodes have written them
   };
   const auto parts = std::make_shared<Parts>();
-  parts->folder = absl::StrCat(directory, "/ddprun-dump-", NamePart(options_.stacks.run_id), "-",
-                               TimeInName(UnixTimeMs()));
+  const std::string path = absl::StrCat(
+      directory, "/ddprun-dump-", NamePart(options_.stacks.run_id), "-", TimeInName(UnixTimeMs()));
   const auto finish = [this, parts, ranks, then] {
     if (!parts->has_own || !parts->has_others) return;
     if (!parts->own) {
       is_dumping_ = false;
-      return then({.folder = parts->folder, .error = "this node's stacks cannot be read in time"});
+      return then({.error = "this node's stacks cannot be read in time"});
     }
-    stacks_.Complete(parts->folder, ranks, *std::move(parts->own), std::move(parts->others),
-                     [this, parts, then](std::optional<Stacks::Whole> whole) {
+    const std::string folder = parts->own->folder, why_there = parts->own->why_there;
+    stacks_.Complete(ranks, *std::move(parts->own), std::move(parts->others),
+                     [this, folder, why_there, then](std::optional<Stacks::Whole> whole) {
                        is_dumping_ = false;
                        if (!whole) whole = {.error = "the file system does not answer"};
-                       then({parts->folder, EscapeControl(whole->sentence), whole->error});
+                       then({folder, why_there, EscapeControl(whole->sentence), whole->error});
                      });
   };
-  stacks_.Dump(parts->folder, ranks, [parts, finish](std::optional<DumpResult> own) {
+  stacks_.Dump(path, ranks, [parts, finish](std::optional<DumpResult> own) {
     parts->own = std::move(own);
     parts->has_own = true;
     finish();

@@ -62,9 +62,13 @@ class ControlPlane {
   void AnswerStops(const AnswerStop& answer);
   // What that rank does, in one phrase: "in train_step (train.py:41)"; "": it cannot be found out.
   void AskWhere(int rank, std::function<void(std::string where)> then);
-  // The stacks of all ranks into a new folder in `directory`; `then` gets a sentence for people.
+  // The stacks of all ranks into a new folder in `directory`, or where that cannot be, in another
+  // place; `then` gets a sentence for people.
   struct DumpDone {
-    std::string folder, sentence, error;
+    std::string folder;     // that was made; empty: none
+    std::string why_there;  // why it is not in `directory`; empty: it is
+    std::string sentence;
+    std::string error;
   };
   void Dump(const std::string& directory, const Stacks::Ranks& ranks,
             std::function<void(DumpDone done)> then);

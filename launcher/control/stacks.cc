@@ -98,6 +98,7 @@ void Stacks::Dump(const std::string& path, const Ranks& ranks,
   thread_.Start();
   if (!thread_.has_thread()) return then(std::nullopt);
   DumpRequest request{.folder = path,
+                      .other_places = options_.other_places,
                       .run_id = options_.run_id,
                       .host = options_.host,
                       .processes = Processes(ranks),
@@ -109,13 +110,13 @@ void Stacks::Dump(const std::string& path, const Ranks& ranks,
       std::move(then));
 }
 
-void Stacks::Complete(const std::string& path, const Ranks& ranks, DumpResult own,
-                      std::vector<std::string> others,
+void Stacks::Complete(const Ranks& ranks, DumpResult own, std::vector<std::string> others,
                       std::function<void(std::optional<Whole>)> then) {
   Ranks wanted = ranks;
   for (int rank = 0; ranks.empty() && rank < record_.assignment().world_size; ++rank) {
     wanted.insert(rank);
   }
+  const std::string path = own.folder;
   thread_.Ask<Whole>(
       "dump", path, kThreadPatience,
       [path, wanted = std::move(wanted), own = std::move(own),
@@ -126,7 +127,7 @@ void Stacks::Complete(const std::string& path, const Ranks& ranks, DumpResult ow
         for (const std::string& text : others) {
           for (RankStack& stack : StacksFromJson(text)) all.push_back(std::move(stack));
         }
-        for (size_t i = own_count; i < all.size(); ++i) {
+        for (size_t i = own_count; i < all.size() && !path.empty(); ++i) {
           const RankStack& stack = all[i];
           const std::string folder = absl::StrCat(path, "/rank-", stack.rank);
           if (mkdir(folder.c_str(), 0700) != 0) continue;  // this node has told of it
@@ -138,7 +139,7 @@ void Stacks::Complete(const std::string& path, const Ranks& ranks, DumpResult ow
           all.push_back({.rank = rank, .where = "", .unknown_why = "its node has not answered"});
         }
         const std::vector<RankGroup> groups = GroupRanks(std::move(all));
-        if (!others.empty() || !wanted.empty()) {
+        if (!path.empty() && (!others.empty() || !wanted.empty())) {
           status.Update(WriteWholeFile(path + "/roll_call.txt", RollCallText(groups)));
         }
         return Whole{std::string(status.message()), RollCallSentence(groups)};

@@ -23,6 +23,7 @@ class Stacks {
     std::string run_id, host;
     std::string tool_path;      // $PATH of the agent
     std::string flight_folder;  // DumpRequest's
+    std::vector<std::string> other_places{};
   };
   // For all ranks of a node together.
   static constexpr Duration kPatience = std::chrono::seconds(10);
@@ -34,18 +35,18 @@ class Stacks {
   // kPatience and a few seconds; none: the kernel holds the thread.
   using Ranks = std::set<int>;
   void Read(const Ranks& ranks, std::function<void(std::optional<std::vector<RankStack>>)> then);
-  // The same into a new folder `path`, with all else that is known of them.
+  // The same into a new folder `path`, or in another place, with all else that is known of them.
   void Dump(const std::string& path, const Ranks& ranks,
             std::function<void(std::optional<DumpResult>)> then);
-  // Adds what other nodes have told (StacksToJson) to the folder, and the roll call of all, those
-  // of `ranks` (none: of the job) of which nobody has told among them. "": written; else the error.
-  // `sentence` is what it says.
+  // Adds what other nodes have told (StacksToJson) to the folder of `own`, if it has one, and the
+  // roll call of all, those of `ranks` (none: of the job) of which nobody has told among them.
+  // "": written; else the error. `sentence` is what it says.
   struct Whole {
     std::string error;
     std::string sentence;
   };
-  void Complete(const std::string& path, const Ranks& ranks, DumpResult own,
-                std::vector<std::string> others, std::function<void(std::optional<Whole>)> then);
+  void Complete(const Ranks& ranks, DumpResult own, std::vector<std::string> others,
+                std::function<void(std::optional<Whole>)> then);
   bool is_idle() const { return thread_.is_idle(); }
 
  private:

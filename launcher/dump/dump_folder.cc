@@ -34,6 +34,21 @@ absl::Status MakeFolder(const std::string& path) {
   return mkdir(path.c_str(), 0700) == 0 ? absl::OkStatus() : FileError("mkdir", path);
 }
 
+// Makes the request's folder, or one of its name elsewhere, which it then is.
+void MakeAnyFolder(DumpRequest& request, DumpResult& result) {
+  result.status = MakeFolder(request.folder);
+  const std::string name = request.folder.substr(request.folder.rfind('/') + 1);
+  for (const std::string& place : request.other_places) {
+    if (result.status.ok()) break;
+    const std::string folder = absl::StrCat(place, "/", name);
+    if (!MakeFolder(folder).ok()) continue;
+    result.why_there = std::string(result.status.message());
+    result.status = absl::OkStatus();
+    request.folder = folder;
+  }
+  if (result.status.ok()) result.folder = request.folder;
+}
+
 // New, for its owner alone, and through no link that somebody laid there.
 absl::Status WriteNewFile(const std::string& path, string_view text) {
   const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -174,24 +189,28 @@ void Writer::Write(DumpResult& result, const std::vector<ProcessReading>& readin
 
 }  // namespace
 
+std::string DumpPlaceText(const std::string& folder, const std::string& why_there) {
+  return absl::StrCat("stacks are in ", folder, why_there.empty() ? "" : " (", why_there,
+                      why_there.empty() ? "" : ")");
+}
+
 DumpResult WriteDump(const DumpRequest& unsorted) {
   DumpRequest request = unsorted;
   std::sort(request.processes.begin(), request.processes.end(),
             [](const DumpProcess& a, const DumpProcess& b) { return a.rank < b.rank; });
   // Before the work, so that a wrong name is known at once.
-  const absl::Status made = MakeFolder(request.folder);
+  DumpResult result;
+  MakeAnyFolder(request, result);
   std::vector<pid_t> pids;
   for (const DumpProcess& process : request.processes) pids.push_back(process.pid);
-  const std::vector<ProcessReading> readings =
-      ReadProcesses(pids, request.deadline, {.tools = request.tools, .wants_facts = made.ok()});
-  DumpResult result;
+  const std::vector<ProcessReading> readings = ReadProcesses(
+      pids, request.deadline, {.tools = request.tools, .wants_facts = result.status.ok()});
   for (size_t i = 0; i < readings.size(); ++i) {
     result.ranks.push_back(ToRankStack(request.processes[i].rank, readings[i].stack));
   }
   const std::vector<RankGroup> groups = GroupRanks(result.ranks);
   result.sentence = RollCallSentence(groups);
-  result.status = made;
-  if (made.ok()) Writer(request).Write(result, readings, RollCallText(groups));
+  if (result.status.ok()) Writer(request).Write(result, readings, RollCallText(groups));
   return result;
 }
 

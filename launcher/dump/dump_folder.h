@@ -22,6 +22,8 @@ struct DumpProcess {
 
 struct DumpRequest {
   std::string folder;  // made here, for its owner alone; what it stands in is there already
+  // Where it cannot be made: the first of these in which one of its name can.
+  std::vector<std::string> other_places{};
   std::string run_id;
   std::string host;
   std::vector<DumpProcess> processes;
@@ -36,6 +38,8 @@ struct DumpResult {
   // The first error, naming the file: the folder is there already, the disk is full. What could be
   // written has been.
   absl::Status status;
+  std::string folder;            // that was made; empty: none could be
+  std::string why_there;         // the error of the one asked for, where that is in another place
   std::vector<RankStack> ranks;  // by rank; known also where nothing could be written
   std::string sentence;          // the roll call's
 };
@@ -43,6 +47,9 @@ struct DumpResult {
 // Writes rank-3/{stack,status,environment}.txt for each process, roll_call.txt, summary.json, and
 // into rank-3 the flight records that bear its pid. Waits and touches files: a file thread's work.
 DumpResult WriteDump(const DumpRequest& request);
+
+// "stacks are in F", with what kept them from another place.
+std::string DumpPlaceText(const std::string& folder, const std::string& why_there);
 
 }  // namespace ddprun::launcher
 

@@ -266,6 +266,11 @@ TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_han
   const Told one = Ask(job, folder, {"dump", "--ranks", "1-1", "--dir", job.File("a/b")});
   CHECK_MESSAGE(one.code == 0, one.Describe());
   CHECK(one.out == Contains("stacks are in " + job.File("a/b/")));
+  // A folder that is there, and takes none: another is named, and why.
+  const Told elsewhere = Ask(job, folder, {"dump", "--dir", "/proc"});
+  CHECK_MESSAGE(elsewhere.code == 0, elsewhere.Describe());
+  CHECK(elsewhere.out != Contains("stacks are in /proc/"));
+  CHECK(elsewhere.out == Contains(" (mkdir \"/proc/ddprun-dump-"));
   const Told none = Ask(job, folder, {"dump", "--dir", "/proc/no/such"});
   CHECK_MESSAGE(none.code == 2, none.Describe());
   job.Touch("come");

@@ -104,8 +104,21 @@ TEST_CASE("dump: a folder that is there, and one in no folder, are errors that n
   // What was seen is told all the same.
   CHECK(there.sentence.starts_with("rank 0 waits in clock_nanosleep"));
   const DumpResult nowhere = WriteDump(RequestFor(temp.File("a/b"), processes, {.path = "/none"}));
-  CHECK(nowhere.status.message() ==
-        "mkdir \"" + temp.File("a/b") + "\": No such file or directory");
+  const std::string why = "mkdir \"" + temp.File("a/b") + "\": No such file or directory";
+  CHECK(nowhere.status.message() == why);
+  CHECK(nowhere.folder.empty());
+
+  DumpRequest request = RequestFor(temp.File("a/b"), processes, {.path = "/none"});
+  request.other_places = {temp.File("no"), temp.path()};
+  const DumpResult elsewhere = WriteDump(request);
+  CHECK(elsewhere.status.ok());
+  CHECK(elsewhere.folder == temp.File("b"));
+  CHECK(elsewhere.why_there == why);
+  CHECK(!ReadFile(temp.File("b/roll_call.txt")).empty());
+  request.other_places = {temp.File("no")};
+  const DumpResult none = WriteDump(request);
+  CHECK(none.status.message() == why);  // that of the place which was asked for
+  CHECK(none.folder.empty());
 }
 
 TEST_CASE("dump: no ranks make a dump without any") {
