@@ -44,8 +44,9 @@ std::string Subject(const std::vector<int>& ranks) {
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", RankListText(ranks));
 }
 
-// "waits in X", "are in Y", "has ended", "is not known: stack: not permitted".
-std::string Predicate(const RankGroup& place, bool is_together) {
+// "waits in X", "are in Y", "has ended", "is not known: stack: not permitted". Not that they wait
+// together: of a place without a line, or in a later step, that may be untrue.
+std::string Predicate(const RankGroup& place) {
   const bool is_one = place.ranks.size() == 1;
   if (place.where.empty() && place.unknown_why == kHasEnded) {
     return is_one ? "has ended" : "have ended";
@@ -55,7 +56,7 @@ std::string Predicate(const RankGroup& place, bool is_together) {
                         place.unknown_why);
   }
   const char* verb = place.is_waiting ? (is_one ? "waits" : "wait") : (is_one ? "is" : "are");
-  return absl::StrCat(verb, is_together && !is_one ? " together " : " ", place.where);
+  return absl::StrCat(verb, " ", place.where);
 }
 
 }  // namespace
@@ -122,12 +123,12 @@ std::string RollCallSentence(const std::vector<RankGroup>& groups) {
     if (i >= kMaxPlaces) {
       others.insert(others.end(), place.ranks.begin(), place.ranks.end());
     } else if (i == 0 && place.ranks.size() == total && total > 1) {
-      parts.push_back(absl::StrCat("all ", total, " ranks ", Predicate(place, true)));
+      parts.push_back(absl::StrCat("all ", total, " ranks ", Predicate(place)));
     } else if (i == 0 && place.ranks.size() > 1) {
       parts.push_back(absl::StrCat(place.ranks.size(), " of ", total, " ranks (",
-                                   RankListText(place.ranks), ") ", Predicate(place, true)));
+                                   RankListText(place.ranks), ") ", Predicate(place)));
     } else {
-      parts.push_back(absl::StrCat(Subject(place.ranks), " ", Predicate(place, false)));
+      parts.push_back(absl::StrCat(Subject(place.ranks), " ", Predicate(place)));
     }
   }
   if (!others.empty()) {

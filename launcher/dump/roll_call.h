@@ -1,4 +1,4 @@
-// Where all ranks are, in one sentence: "3 of 4 ranks (0, 2-3) wait together in ...". [pure]
+// Where all ranks are, in one sentence: "3 of 4 ranks (0, 2-3) wait in ...". [pure]
 #ifndef DDPRUN_LAUNCHER_DUMP_ROLL_CALL_H_
 #define DDPRUN_LAUNCHER_DUMP_ROLL_CALL_H_
 
@@ -42,7 +42,7 @@ std::vector<RankGroup> GroupRanks(std::vector<RankStack> ranks);
 // "0, 2-3"; of many pieces the first eight "and 120 more".  REQUIRES: ascending.
 std::string RankListText(const std::vector<int>& ranks);
 
-// "3 of 4 ranks (0, 2-3) wait together in X; rank 1 is in Y". At most four places are named,
+// "3 of 4 ranks (0, 2-3) wait in X; rank 1 is in Y". At most four places are named,
 // however many ranks there are. Empty: there are no ranks.
 std::string RollCallSentence(const std::vector<RankGroup>& groups);
 

@@ -181,7 +181,8 @@ void JobJudge::WatchRanks(TimePoint now, const RankIndex& ranks, JobView& job, J
   if (!news.hang && progress.problem) {
     // An evaluation that nobody reports looks the same.
     news.hang = HangFound{.is_new = progress.is_new,
-                          .ranks = progress.problem->ranks,
+                          .ranks = progress.problem->ranks.empty() ? std::move(progress.behind)
+                                                                   : progress.problem->ranks,
                           .text = progress.problem->text,
                           .may_restart = false};
   }

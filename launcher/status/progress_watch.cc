@@ -16,15 +16,18 @@ constexpr double kLongestSteps = 5;
 
 struct Stand {
   std::vector<int> ranks{};                           // those that stand; empty: all
+  std::vector<int> behind{};                          // those at the lowest step, if steps differ
   double for_s = std::numeric_limits<double>::max();  // since the last step of any of them
   double longest_s = 0;                               // step of the round
   int64_t step = 0;
+  int64_t lowest_step = std::numeric_limits<int64_t>::max();
 
   void Add(const RankView& rank) {
     // What is no age is none.
     for_s = std::min(for_s, SaneSeconds(rank.step_age_s));
     if (rank.up_s) for_s = std::min(for_s, SaneSeconds(*rank.up_s));
     step = std::max(step, *rank.step);
+    lowest_step = std::min(lowest_step, *rank.step);
     if (rank.longest_step_s) longest_s = std::max(longest_s, SaneSeconds(*rank.longest_step_s));
   }
   bool IsLong(double timeout_s) const {
@@ -53,7 +56,14 @@ std::optional<Stand> StandOf(const RankIndex& ranks, double timeout_s) {
     all.Add(rank);
   }
   if (training.empty()) return std::nullopt;
-  if (all.IsLong(timeout_s)) return all;
+  if (all.IsLong(timeout_s)) {
+    for (const RankView* rank : training) {
+      if (*rank->step == all.lowest_step && all.lowest_step < all.step) {
+        all.behind.push_back(rank->rank);
+      }
+    }
+    return all;
+  }
   for (const RankView* rank : training) {
     Stand one{.longest_s = all.longest_s};
     one.Add(*rank);
@@ -74,6 +84,11 @@ std::string StandText(const RankIndex& ranks, const Stand& stand) {
                          stand.ranks.size() == 1 ? " has ended no step" : " have ended no step");
   std::string text =
       absl::StrCat(who, " for ", SpanText(stand.for_s), ", the last was ", NumberText(stand.step));
+  if (!stand.behind.empty()) {
+    absl::StrAppend(&text, "; ", ranks.Named(stand.behind),
+                    stand.behind.size() == 1 ? " is" : " are", " behind, at ",
+                    NumberText(stand.lowest_step));
+  }
   if (stand.longest_s > 0) {
     absl::StrAppend(&text, "; the longest of this round took ", StepTimeText(stand.longest_s));
   }
@@ -105,7 +120,8 @@ bool ProgressWatch::IsConfirmed(TimePoint now, int64_t step) {
 }
 
 // A stopped rank is why steps stand, where they do, or a matter of its own.
-std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks) {
+std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks,
+                                           std::vector<int>& behind) {
   const double timeout_s = SecondsOf(policy_.hang_timeout);
   if (timeout_s <= 0) return std::nullopt;
   Problem problem{.kind = "no_progress"};
@@ -121,6 +137,7 @@ std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks
     problem.ranks = stand->ranks;
     problem.since_s = stand->for_s;
     problem.text = StandText(ranks, *stand);
+    behind = stand->behind;
     if (!why.empty()) absl::StrAppend(&problem.text, "; ", why);
   } else if (!stopped.empty()) {
     problem.ranks = stopped;
@@ -133,7 +150,7 @@ std::optional<Problem> ProgressWatch::Find(TimePoint now, const RankIndex& ranks
 
 ProgressSeen ProgressWatch::Look(TimePoint now, const RankIndex& ranks, Explained explained) {
   ProgressSeen seen;
-  std::optional<Problem> problem = Find(now, ranks);
+  std::optional<Problem> problem = Find(now, ranks, seen.behind);
   if (!problem) {
     if (!over_.empty()) seen.lines.push_back(std::move(over_));
     over_.clear();
@@ -152,7 +169,9 @@ ProgressSeen ProgressWatch::Look(TimePoint now, const RankIndex& ranks, Explaine
     return seen;
   }
   seen.is_new = over_.empty();
-  if (seen.is_new) seen.lines.push_back(problem->text);
+  if (seen.is_new) {
+    seen.lines.push_back(absl::StrCat(problem->text, "; `ddprun dump` shows where ranks are"));
+  }
   over_ = std::move(over);
   seen.problem = std::move(problem);
   return seen;

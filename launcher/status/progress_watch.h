@@ -17,6 +17,7 @@ namespace ddprun::launcher {
 
 struct ProgressSeen {
   std::optional<Problem> problem{};
+  std::vector<int> behind{};         // all stand, and these at an earlier step than the others
   bool is_new = false;               // it was none at the look before
   std::vector<std::string> lines{};  // it has begun, or ended
 };
@@ -43,7 +44,7 @@ class ProgressWatch {
  private:
   // Those that a signal has stopped for hang_timeout, and for how long at least.
   std::vector<int> StoppedRanks(TimePoint now, const RankIndex& ranks, double& for_s);
-  std::optional<Problem> Find(TimePoint now, const RankIndex& ranks);
+  std::optional<Problem> Find(TimePoint now, const RankIndex& ranks, std::vector<int>& behind);
 
   struct Sight {
     TimePoint since{};

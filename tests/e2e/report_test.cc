@@ -1,6 +1,7 @@
 // What failing workers say of their end reaches every node's report, and whoever started ddprun.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/e2e/job.h"

@@ -72,7 +72,7 @@ TEST_CASE("dump: a folder with a file for each thing that is known") {
   request.flight_folder = temp.path();
   const DumpResult result = WriteDump(request);
   CHECK_MESSAGE(result.status.ok(), result.status.message());
-  CHECK(result.sentence == "5 of 6 ranks (0-2, 4-5) wait together in train_step; rank 3 has ended");
+  CHECK(result.sentence == "5 of 6 ranks (0-2, 4-5) wait in train_step; rank 3 has ended");
   CHECK(ModeOf(folder) == 0700);
   CHECK(ModeOf(folder + "/rank-1") == 0700);
   CHECK(ModeOf(folder + "/rank-1/stack.txt") == 0600);
@@ -143,7 +143,7 @@ TEST_CASE("dump: tools that hang take the time that was given, not more") {
   const DumpResult result = WriteDump(request);
   CHECK(SteadyNow() < request.deadline + 30s);
   CHECK(result.status.ok());
-  CHECK(result.sentence.starts_with("all 6 ranks wait together in clock_nanosleep"));
+  CHECK(result.sentence.starts_with("all 6 ranks wait in clock_nanosleep"));
 }
 
 // A file system of one page, mounted by a thread whose mounts nobody else sees.

@@ -21,7 +21,7 @@ TEST_CASE("roll call: ranks at the same place are one group, and the stack is pr
   const std::vector<RankGroup> groups =
       GroupRanks({At(3, "in X", "x\nmain\n"), At(1, "in Y", "y\nmain\n", false),
                   At(0, "in X", "x\nmain\n"), At(2, "in X", "x\nmain\n")});
-  CHECK(RollCallText(groups) == R"(3 of 4 ranks (0, 2-3) wait together in X; rank 1 is in Y
+  CHECK(RollCallText(groups) == R"(3 of 4 ranks (0, 2-3) wait in X; rank 1 is in Y
 
 ranks 0, 2-3:
     x
@@ -34,10 +34,10 @@ rank 1:
 }
 
 TEST_CASE("roll call: all ranks, one rank, none") {
-  CHECK(SentenceOf({At(0, "in X", "x"), At(1, "in X", "x")}) == "all 2 ranks wait together in X");
+  CHECK(SentenceOf({At(0, "in X", "x"), At(1, "in X", "x")}) == "all 2 ranks wait in X");
   CHECK(SentenceOf({At(0, "in X", "x")}) == "rank 0 waits in X");
   CHECK(SentenceOf({At(0, "in X", "x", false), At(1, "in X", "x", false)}) ==
-        "all 2 ranks are together in X");
+        "all 2 ranks are in X");
   CHECK(SentenceOf({}) == "");
   CHECK(RollCallText({}) == "");
 }
@@ -70,7 +70,7 @@ TEST_CASE(
   const std::vector<RankGroup> groups =
       GroupRanks({At(0, "in X", "x\na"), At(1, "in X", "x\nb"), At(2, "in Z", "z", false)});
   CHECK(groups.size() == 3);
-  CHECK(RollCallSentence(groups) == "2 of 3 ranks (0-1) wait together in X; rank 2 is in Z");
+  CHECK(RollCallSentence(groups) == "2 of 3 ranks (0-1) wait in X; rank 2 is in Z");
 }
 
 TEST_CASE("roll call: addresses and thread numbers do not part what is together") {
@@ -81,7 +81,7 @@ TEST_CASE("roll call: addresses and thread numbers do not part what is together"
                   MakeRankStack(1, ParseStack(kEuStack, second, 8))});
   REQUIRE(groups.size() == 1);
   CHECK(groups[0].stack == "pause\nstep\n");
-  CHECK(RollCallSentence(groups) == "all 2 ranks wait together in step");
+  CHECK(RollCallSentence(groups) == "all 2 ranks wait in step");
 }
 
 TEST_CASE("roll call: a thousand ranks are told in a line") {
@@ -92,7 +92,7 @@ TEST_CASE("roll call: a thousand ranks are told in a line") {
   }
   const std::vector<RankGroup> groups = GroupRanks(ranks);
   CHECK(RollCallSentence(groups) ==
-        "500 of 1000 ranks (0, 2, 4, 6, 8, 10, 12, 14 and 492 more) wait together in X; rank 1 is "
+        "500 of 1000 ranks (0, 2, 4, 6, 8, 10, 12, 14 and 492 more) wait in X; rank 1 is "
         "in 1; rank 3 is in 3; rank 5 is in 5; ranks 7, 9, 11, 13, 15, 17, 19, 21 and 489 more are "
         "at 497 other places");
   const std::string text = RollCallText(groups);

@@ -14,6 +14,8 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
+constexpr char kWhere[] = "; `ddprun dump` shows where ranks are";
+
 TEST_CASE("progress: steps that stand for long are told, once, and that they go on") {
   JobView job = RunningJob(2, 2);
   LetStep(job, 18240, 29);
@@ -34,7 +36,40 @@ TEST_CASE("progress: steps that stand for long are told, once, and that they go 
   LetStep(job, 18241, 1);
   watch.Look(job);
   CHECK(job.is_healthy);
-  CHECK(watch.lines() == Lines{text, "the job goes on: no step had ended for 1 min 10 s"});
+  CHECK(watch.lines() == Lines{text + kWhere, "the job goes on: no step had ended for 1 min 10 s"});
+}
+
+TEST_CASE("progress: of ranks that all stand, those at an earlier step than others are named") {
+  JobView job = RunningJob(2, 2);
+  LetStep(job, 62, 40);
+  RankOf(job, 1).step = 59;
+  Watch watch;
+  SUBCASE("one") {
+    const std::optional<HangFound> found = watch.LookTwice(job).hang;
+    const Problem problem = ProblemOf(job, "no_progress");
+    CHECK(problem.text ==
+          "no step has ended for 40 s, the last was 62; rank 1 (node gpu-00) is behind, at 59; the "
+          "longest of this round took 1.00 s");
+    CHECK(problem.ranks.empty());  // all stand
+    REQUIRE(found);
+    CHECK(found->ranks == std::vector<int>{1});  // whose place in the program is told next
+    CHECK(found->is_new);
+  }
+  SUBCASE("two, and one that is less behind") {
+    RankOf(job, 2).step = 59;
+    RankOf(job, 3).step = 61;
+    watch.LookTwice(job);
+    CHECK(ProblemOf(job, "no_progress").text ==
+          "no step has ended for 40 s, the last was 62; ranks 1-2 (nodes gpu-00, gpu-01) are "
+          "behind, at 59; "
+          "the longest of this round took 1.00 s");
+  }
+  SUBCASE("none") {
+    RankOf(job, 1).step = 62;
+    const std::optional<HangFound> found = watch.LookTwice(job).hang;
+    REQUIRE(found);
+    CHECK(found->ranks.empty());
+  }
 }
 
 TEST_CASE("progress: what one look has seen is nothing yet") {
@@ -106,7 +141,7 @@ TEST_CASE("progress: ranks that stand while the others go on are named") {
     RankOf(job, 3).step_age_s = 1;
     watch.Look(job);
     CHECK(job.is_healthy);
-    CHECK(watch.lines() == Lines{problem.text, "rank 3 (node gpu-01) goes on after 40 s"});
+    CHECK(watch.lines() == Lines{problem.text + kWhere, "rank 3 (node gpu-01) goes on after 40 s"});
   }
   SUBCASE("one that waits for others is not") {
     LetWait(RankOf(job, 3), 101, 20);
@@ -140,7 +175,8 @@ TEST_CASE("progress: a rank that a signal has stopped is a problem, with and wit
     CHECK_FALSE(job.is_healthy);
     rank.wait.clear();
     watch.Look(job);
-    CHECK(watch.lines() == Lines{kText, "rank 1 (node gpu-00) goes on after 42 s"});
+    CHECK(watch.lines() ==
+          Lines{std::string(kText) + kWhere, "rank 1 (node gpu-00) goes on after 42 s"});
     // The next stop counts anew.
     rank.wait = "do_signal_stop";
     watch.Look(job);
