@@ -57,6 +57,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
              [this](const WorkerEvent& event) {
                std::visit([this](const auto& e) { On(e); }, event);
              }),
+      stop_hint_timer_(io_),
       workers_files_(io_, [this](const std::string& file) { Say(WaitingFor(file)); }),
       own_files_(io_, [this](const std::string& file) { Say(WaitingFor(file)); }),
       last_steps_(io_),

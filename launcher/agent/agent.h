@@ -167,6 +167,8 @@ class Agent {
   absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared);
   // Likewise: gives `prepared` the file of the round before, or another if that has gone.
   void MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted);
+  // Tells of a program that seems not to poll the flag, once.
+  void HintAtStopFlag();
   void Adopt(PreparedWorkers prepared);
   // Calls `then` with whether the signal that came just now was sent to the workers, too: at once
   // where it cannot have been, or after kWitnessWindow. Again within that: the two are one wish.
@@ -204,6 +206,7 @@ class Agent {
   std::shared_ptr<StopFile> made_stop_file_;
   bool is_stop_asked_ = false;
   bool is_ask_in_vain_ = false;  // it could not be made
+  boost::asio::steady_timer stop_hint_timer_;
   // Work that may take long, each kind behind its own alone: what the workers' output and files
   // need, what our own files need, the last steps of the job.
   FileThread workers_files_;

@@ -26,6 +26,8 @@ constexpr Duration kVerdictTime = std::chrono::seconds(20);
 constexpr Duration kLeftoverTimeout = std::chrono::seconds(10);
 // A log file that takes so long when all is over does not answer.
 constexpr Duration kLastPatience = std::chrono::milliseconds(100);
+// How long a program may take to its next look at the flag without a word of ours.
+constexpr Duration kStopHintDelay = std::chrono::seconds(10);
 // For a line past the logs: whoever reads our stderr may have stopped.
 constexpr Duration kPastLogsTimeout = std::chrono::milliseconds(500);
 
@@ -130,6 +132,19 @@ void Agent::Do(const AskToStop& action) {
                    : group_.is_empty() ? "no worker runs on this node; those that start are asked"
                                        : "asked the workers of this node",
                    " to save and stop"));
+  stop_hint_timer_.expires_after(kStopHintDelay);
+  stop_hint_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) HintAtStopFlag();
+  });
+}
+
+void Agent::HintAtStopFlag() {
+  // All ranks hear of it at the same call: rank 0's node speaks for all.
+  const bool is_read = stop_file_ == nullptr || stop_file_->was_read();
+  if (is_read || group_.is_empty() || !watch_.record().has_rank_0()) return;
+  Say(absl::StrCat("no rank has looked for the stop in ", kStopHintDelay / std::chrono::seconds(1),
+                   " s: a program has to call ShouldStop() or ddp_should_stop() after each step; "
+                   "`ddprun stop` ends one that does not"));
 }
 
 absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared) {
@@ -221,6 +236,7 @@ void Agent::Do(const EndJob& action) {
   store_.Close();
   control_timer_.cancel();
   trust_timer_.cancel();
+  stop_hint_timer_.cancel();
   control_.End();
   watch_.End();
   if (!watch_.closing_line().empty()) Say(watch_.closing_line());

@@ -97,6 +97,7 @@ TEST_CASE(
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == 0, node->Describe());
     CHECK(node->out() == "saved\nsaved\n");
+    CHECK(node->err() != Contains("no rank has looked"));
   }
 }
 
@@ -108,6 +109,10 @@ TEST_CASE("stop: after --after_step a stop still ends a job whose workers do not
   REQUIRE(job.WaitForFile("up"));
   folder.Socket();
   CHECK(Ask(job, folder, {"stop", "--after_step"}).code == 0);
+  REQUIRE_MESSAGE(ddprun->WaitForErr("ddprun: no rank has looked for the stop in 10 s: a program "
+                                     "has to call ShouldStop() or ddp_should_stop() after each "
+                                     "step; `ddprun stop` ends one that does not\n"),
+                  ddprun->Describe());
   CHECK(job.HasWorker(0));
   CHECK(Ask(job, folder, {"stop"}).code == 0);
   CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());
