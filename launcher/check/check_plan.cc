@@ -52,9 +52,11 @@ std::vector<Candidate> SlowestFirst(const std::vector<int>& units, const PairRou
 
 int RoundsFor(size_t units) { return units < 2 ? 0 : units == 2 ? 1 : units % 2 == 0 ? 2 : 3; }
 
-std::vector<UnitPair> NextPairs(const std::vector<int>& units, const PairRounds& rounds) {
+std::vector<UnitPair> NextPairs(const std::vector<int>& units, const PairRounds& rounds,
+                                int rounds_again) {
   std::vector<UnitPair> pairs;
-  if (static_cast<int>(rounds.size()) >= RoundsFor(units.size())) return pairs;
+  if (units.size() < 2) return pairs;
+  if (static_cast<int>(rounds.size()) >= RoundsFor(units.size()) + rounds_again) return pairs;
   if (rounds.empty()) {
     for (size_t i = 0; i + 1 < units.size(); i += 2) pairs.push_back({units[i], units[i + 1]});
     return pairs;

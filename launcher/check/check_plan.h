@@ -30,7 +30,9 @@ int RoundsFor(size_t units);
 // The pairs of the round after `rounds`; none: all has been tried. At first neighbours, then the
 // slowest half with the fastest, so that whoever was slow or failed beside another meets one that
 // was well. `units` are those that can take part, ascending.
-std::vector<UnitPair> NextPairs(const std::vector<int>& units, const PairRounds& rounds);
+// `rounds_again` come besides RoundsFor.
+std::vector<UnitPair> NextPairs(const std::vector<int>& units, const PairRounds& rounds,
+                                int rounds_again = 0);
 
 // "0-1 2-3", "" for none; what the leader tells the ranks.
 std::string PairsText(const std::vector<UnitPair>& pairs);

@@ -182,7 +182,7 @@ class CheckRank {
       if (!reports.ok()) return reports.status();
       AddRound(pairs, *reports, units_, *facts_);
     }
-    plan_ = PairsText(NextPairs(WorkingUnits(*facts_), facts_->rounds));
+    plan_ = PairsText(PairsAfter(*facts_));
     if (plan_.empty()) plan_ = kEnd;
     return absl::OkStatus();
   }

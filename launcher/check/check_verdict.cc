@@ -101,6 +101,18 @@ const char* StateWord(UnitState state) {
   return "";
 }
 
+std::vector<UnitPair> PairsAfter(const CheckFacts& facts) {
+  const std::vector<int> units = WorkingUnits(facts);
+  std::vector<UnitPair> pairs = NextPairs(units, facts.rounds);
+  if (!pairs.empty()) return pairs;
+  const std::vector<UnitVerdict> verdicts = JudgeCheck(facts).units;
+  const bool is_any_slow = std::any_of(verdicts.begin(), verdicts.end(), [](const auto& verdict) {
+    return verdict.state == UnitState::kSlow;
+  });
+  if (is_any_slow) pairs = NextPairs(units, facts.rounds, kRoundsAgain);
+  return pairs;
+}
+
 CheckVerdict JudgeCheck(const CheckFacts& facts) {
   const std::vector<PairsOfUnit> pairs = CollectPairs(facts);
   std::vector<UnitVerdict> verdicts;

@@ -31,6 +31,11 @@ struct CheckVerdict {
 // failed is broken; a pair that failed while both were well elsewhere is told as that.
 CheckVerdict JudgeCheck(const CheckFacts& facts);
 
+// The pairs of the next round; none: it is over. Whoever is slow when all has been tried is
+// measured again, in so many rounds at most: other programs may have had its cores, or its network.
+inline constexpr int kRoundsAgain = 3;
+std::vector<UnitPair> PairsAfter(const CheckFacts& facts);
+
 // "ok", "slow", "broken"
 const char* StateWord(UnitState state);
 

@@ -11,14 +11,15 @@
 #include "absl/strings/str_split.h"
 #include "launcher/check/check_child.h"
 #include "launcher/check/check_stage.h"
+#include "launcher/check/check_verdict.h"
 
 namespace ddprun::launcher {
 namespace {
 
 // A node that is only noisy should not cost a job its start.
 constexpr char kTolerance[] = "--tolerance=2";
-// One stage alone and three with others, with what is between them.
-constexpr int kStages = 5;
+// One stage alone and three with others, those of a second look, and what is between them.
+constexpr int kStages = 5 + kRoundsAgain;
 
 // "4 ranks: all are well", of the last line; "" where it did not come to that.
 std::string SentenceIn(const std::string& text) {

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "launcher/check/check_text.h"
 #include "tests/support/contains.h"
 
@@ -40,6 +43,40 @@ TEST_CASE("check verdict: a node that computes slowly is named with how much") {
   REQUIRE(verdict.units.size() == 4);
   CHECK(verdict.units[0].unit == 2);
   CHECK(verdict.units[0].state == UnitState::kSlow);
+}
+
+// The rounds until all is known, where unit 1 computes in `pass_ms`, one after the other.
+size_t RoundsUntilTheEnd(CheckFacts& facts, const std::vector<double>& pass_ms) {
+  facts.is_by_node = false;
+  std::vector<RankReport> alone(facts.units.size(), {.pass_ms = 10, .memory_gb_s = 8});
+  alone[1].pass_ms = pass_ms[0];
+  std::vector<int> units;
+  for (size_t unit = 0; unit < alone.size(); ++unit) units.push_back(static_cast<int>(unit));
+  facts = FactsOf(alone, alone, 1, facts.tolerance);
+  for (;;) {
+    const std::vector<UnitPair> pairs = PairsAfter(facts);
+    if (pairs.empty()) return facts.rounds.size();
+    std::vector<RankReport> reports = alone;
+    for (RankReport& report : reports) report.pair_gb_s = 1;
+    reports[1].pass_ms = pass_ms[std::min(facts.rounds.size() + 1, pass_ms.size() - 1)];
+    AddRound(pairs, reports, units, facts);
+  }
+}
+
+TEST_CASE("check verdict: one that seems slow is measured again before it is called so") {
+  for (const int count : {2, 3, 4}) {
+    CAPTURE(count);
+    CheckFacts facts = Alike(count);
+    const size_t planned = static_cast<size_t>(RoundsFor(facts.units.size()));
+    CHECK(RoundsUntilTheEnd(facts, {10}) == planned);
+    CHECK(JudgeCheck(facts).is_well);
+    std::vector<double> busy(planned + 1, 40);  // in all that was planned, and once more
+    busy.insert(busy.end(), {40, 11});
+    CHECK(RoundsUntilTheEnd(facts, busy) == planned + 2);
+    CHECK(JudgeCheck(facts).is_well);
+    CHECK(RoundsUntilTheEnd(facts, {40}) == planned + kRoundsAgain);
+    CHECK(JudgeCheck(facts).sentence == Contains("rank 1 is slow: computes 4.0 times slower"));
+  }
 }
 
 TEST_CASE("check verdict: up to the tolerance nobody is slow") {
