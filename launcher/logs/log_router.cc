@@ -106,7 +106,7 @@ LogRouter::~LogRouter() {
     static_cast<void>(thread_.release());
     return;  // its folders may hang as well
   }
-  folder_.RemoveEmptyTemporaries();
+  folder_.RemoveTemporaries();
 }
 
 void LogRouter::BeginRound(int restart_count) {
@@ -229,7 +229,7 @@ bool LogRouter::Drain(Duration timeout) { return thread_->Drain(timeout); }
 
 void LogRouter::Finish(Duration timeout) {
   Drain(timeout);
-  folder_.RemoveEmptyTemporaries();
+  folder_.RemoveTemporaries();
 }
 
 void LogRouter::RemoveAbandonedFolders() { folder_.RemoveAbandonedTemporaries(); }

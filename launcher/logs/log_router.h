@@ -132,7 +132,7 @@ class LogRouter {
   // Waits at most `timeout` until every channel of the round has ended and all of it is written.
   // False: a process still holds one (a grandchild), or the console does not take more.
   bool Drain(Duration timeout);
-  // As Drain, and removes the folders that hold no file: for an end without the destructor.
+  // As Drain, and removes what was temporary (RunFolder): for an end without the destructor.
   void Finish(Duration timeout);
   // Removes the temporary folders that killed runs of this user have left, as far as no file is in
   // them.

@@ -73,10 +73,12 @@ void JobReporter::Ask(std::vector<LastWords> dead, Duration timeout,
   for (const LastWords& words : dead) {
     if (file.empty()) file = words.report.error_file;
   }
+  const LaunchConfig& config = options_.part.config;
+  const bool has_logs = !config.redirects.is_none() || !config.tee.is_none();
   workers_files_.Ask<std::vector<LastWords>>(
       "last words", file, timeout,
       [dead, room = record_.room_for_texts(), &logs = logs_, explain = options_.explain_kill,
-       owner = options_.part.config.log_dir.empty() ? FolderOwner::kDdprun : FolderOwner::kUser] {
+       owner = config.log_dir.empty() && !has_logs ? FolderOwner::kDdprun : FolderOwner::kUser] {
         const auto tail = [&logs](int local_rank, size_t lines, Duration patience) {
           return logs.StderrTail(local_rank, lines, patience);
         };
@@ -176,11 +178,10 @@ void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
   if (is_elsewhere) chosen = &*first;
   if (chosen == nullptr) return;
   const int code = TorchrunCode(chosen->exit_code, chosen->signal);
-  const std::string from = chosen->error_file;
-  if (is_elsewhere || from.empty()) {
-    // The file itself is on another node, or was removed; what stood in it is here.
-    return WriteFile(options_.own_error_file, ErrorTextOf(*chosen->error, code), kWhat);
-  }
+  const std::string known = ErrorTextOf(*chosen->error, code);
+  const auto here = static_cast<size_t>(chosen->local_rank);
+  const std::string from = is_elsewhere ? "" : record_.rounds().back().workers.at(here).error_file;
+  if (from.empty()) return WriteFile(options_.own_error_file, known, kWhat);
   ++writes_;
   workers_files_.Ask<absl::StatusOr<std::string>>(
       "last words", from, options_.describe_timeout,
@@ -188,9 +189,10 @@ void JobReporter::PassOnErrorFile(const rendezvous::Verdict& verdict) {
         const absl::StatusOr<std::string> text = ReadErrorFile(from);
         return text.ok() ? ErrorTextForParent(*text, code) : text;
       },
-      [this, from, kWhat](std::optional<absl::StatusOr<std::string>> text) {
-        if (text && text->ok()) WriteFile(options_.own_error_file, **std::move(text), kWhat);
-        FinishWrite(text ? text->status() : Silent("read", from), kWhat);
+      [this, known, kWhat](std::optional<absl::StatusOr<std::string>> text) {
+        const bool is_read = text && text->ok();  // it may have been removed
+        WriteFile(options_.own_error_file, is_read ? **std::move(text) : known, kWhat);
+        FinishWrite(absl::OkStatus(), kWhat);
       });
 }
 

@@ -146,7 +146,7 @@ bool ReadErrorFileOf(LastWords& words, FolderOwner owner) {
   } else {
     const bool is_ours = owner == FolderOwner::kDdprun;
     is_removed = is_ours && absl::IsOutOfRange(status) && unlink(path.c_str()) == 0;
-    if (!is_removed) report.error_file = path;
+    if (!is_ours) report.error_file = path;
   }
   if (!status.ok()) {
     words.warning = absl::StrCat(

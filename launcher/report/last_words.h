@@ -65,13 +65,13 @@ std::string WithoutEscapeSequences(const std::string& text);
 
 // Whose the folder is in which error files are.
 enum class FolderOwner {
-  kUser,    // named by --log_dir: what is in it stays
-  kDdprun,  // a temporary one, mostly of memory: nobody would look for what is in it
+  kUser,    // named by --log_dir, or with log files in it: what is in it stays
+  kDdprun,  // a temporary one for error files alone, mostly of memory: it goes with the job
 };
 
 // `dead` with the texts of the first `room` failures among them. The tails of all are waited for
 // half a second together. An error file that says that a peer left is removed, and in a folder of
-// ours one that is too large to be read.
+// ours one that is too large to be read. The report names a file that stays.
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail, FolderOwner owner);
 

@@ -22,8 +22,10 @@ TEST_CASE("report: the first failure's exception is in every node's report") {
   Job job;
   const std::vector<std::string> steps = {"error-file:" + Recorded("ValueError: boom") + "@3",
                                           "exit:9@3", "wait"};
-  auto a = job.Run(job.NodeOptions(2), steps);
-  auto b = job.Run(job.NodeOptions(2), steps);
+  // With a folder that keeps the error files.
+  const std::vector<std::string> options = job.NodeOptions(2, "2", {"--log_dir=" + job.File("l")});
+  auto a = job.Run(options, steps);
+  auto b = job.Run(options, steps);
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 9, b->Describe());
   for (const auto* node : {a.get(), b.get()}) {
@@ -35,6 +37,19 @@ TEST_CASE("report: the first failure's exception is in every node's report") {
                  "  ValueError: boom\n"));
     CHECK(node->err() == Contains(" (ValueError: boom)\n"));
   }
+}
+
+TEST_CASE("report: an error file for which nobody named a folder goes with the job") {
+  Job job;
+  const std::string temp = job.File("temp"), own = job.File("own.json");
+  std::filesystem::create_directory(temp);
+  auto ddprun =
+      job.Run({"--nproc_per_node=2"}, {"error-file:" + Recorded("ValueError: boom"), "exit:9"},
+              {.env = {{"TMPDIR", temp}, {"TORCHELASTIC_ERROR_FILE", own}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 9, ddprun->Describe());
+  CHECK(ddprun->err() == Contains("  error_file: <N/A>\n  traceback : Traceback (most recent"));
+  CHECK(ReadFile(own) == Contains("ValueError: boom"));
+  CHECK_MESSAGE(std::filesystem::is_empty(temp), ddprun->Describe());
 }
 
 TEST_CASE("report: workers that say the same share an entry, one that only was stopped has none") {

@@ -45,7 +45,7 @@ TEST_CASE("run folder: one for each attempt and worker, a further round is numbe
       CHECK(fs::is_directory(*worker));
     }
   }
-  folder->RemoveEmptyTemporaries();
+  folder->RemoveTemporaries();
   CHECK(fs::is_directory(folder->path()));  // the user asked for it
 }
 
@@ -88,12 +88,12 @@ TEST_CASE("run folder: without a log directory one is made when needed and remov
   CHECK(EntriesOf(dir.path()) == 1);
 
   SUBCASE("empty") {
-    folder->RemoveEmptyTemporaries();
+    folder->RemoveTemporaries();
     CHECK(EntriesOf(dir.path()) == 0);
   }
   SUBCASE("with a file in it") {
     std::ofstream(*second + "/error.json") << "{}";
-    folder->RemoveEmptyTemporaries();
+    folder->RemoveTemporaries();
     CHECK_FALSE(fs::exists(*first));
     CHECK(fs::exists(*second + "/error.json"));
   }
@@ -151,7 +151,7 @@ TEST_CASE("run folder: memory that is mapped is nowhere else, and is shared with
     CHECK(folder->MemoryFolder().value().rfind(below, 0) == 0);
     CHECK(folder->MemoryFolder().value() == folder->MemoryFolder().value());
     CHECK(EntriesOf(temp.path()) == 0);
-    folder->RemoveEmptyTemporaries();
+    folder->RemoveTemporaries();
     CHECK(EntriesOf(memory.path()) == 0);
   }
   SUBCASE("error files there, too") {
@@ -183,6 +183,28 @@ TEST_CASE("run folder: one that somebody has removed is made anew for the next r
   CHECK(fs::exists(folder->MakeWorkerFolder(0).value()));
   CHECK(fs::exists(folder->MakeWorkerFolder(1).value()));
   CHECK(EntriesOf(dir.path()) == 1);
+}
+
+TEST_CASE("run folder: one for error files alone goes with them, one with log files stays") {
+  for (const bool has_logs : {false, true}) {
+    const testing::TempDir dir;
+    RunFolder::Options options{.run_id = "j", .temp_dir = dir.path().string()};
+    if (!has_logs) options.memory_dir = options.temp_dir;
+    auto folder = RunFolder::Create(options);
+    REQUIRE(folder.ok());
+    for (const int attempt : {0, 1}) {
+      folder->BeginAttempt(attempt);
+      for (const int worker : {0, 1}) {
+        const auto made = folder->MakeWorkerFolder(worker);
+        REQUIRE(made.ok());
+        std::ofstream(*made + "/error.json") << "{}";
+      }
+    }
+    const std::string path = folder->path();
+    folder->RemoveTemporaries();
+    CHECK(fs::exists(path) == has_logs);
+    CHECK(fs::exists(path + "/attempt_1/0/error.json") == has_logs);
+  }
 }
 
 TEST_CASE("run folder: what killed runs left is removed as far as no file is in it") {
