@@ -1,6 +1,7 @@
 #include "launcher/report/exit_report.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <string_view>
@@ -102,16 +103,59 @@ std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceba
   };
 }
 
+using Lines = std::vector<std::string>;
+
+Lines LinesOf(absl::string_view text) {
+  while (absl::ConsumeSuffix(&text, "\n")) {
+  }
+  Lines lines = absl::StrSplit(text, '\n');
+  for (std::string& line : lines) {
+    if (line.ends_with('\r')) line.pop_back();
+  }
+  return lines;
+}
+
+// Where in `lines` the traceback begins whose last line is lines[end - 1]; `end`: it does not end
+// there. Python prints frames outside of @record besides, and its beginning may not be kept.
+size_t BeginOfTraceback(const Lines& traceback, const Lines& lines, size_t end) {
+  size_t begin = end;
+  for (size_t left = traceback.size(); left > 0 && begin > 0; --begin) {
+    const std::string& line = lines[begin - 1];
+    if (line == traceback[left - 1]) {
+      --left;
+    } else if (!line.starts_with(' ')) {
+      return end;
+    }
+  }
+  return begin;
+}
+
+// Takes the traceback out of the lines, if it is there.
+bool DropTraceback(const FailureReport& failure, Lines& lines) {
+  if (!failure.error || failure.error->traceback.empty()) return false;
+  const Lines traceback = LinesOf(failure.error->traceback);
+  for (size_t end = lines.size(); end > 0; --end) {
+    if (lines[end - 1] != traceback.back()) continue;
+    const size_t begin = BeginOfTraceback(traceback, lines, end);
+    if (begin == end) continue;
+    lines.erase(lines.begin() + static_cast<ptrdiff_t>(begin),
+                lines.begin() + static_cast<ptrdiff_t>(end));
+    return true;
+  }
+  return false;
+}
+
 std::string RenderTail(const FailureReport& failure) {
   if (failure.is_hang) return "";  // it has not ended: nobody has read what it wrote
   const std::string rank = std::to_string(failure.rank);
   if (failure.stderr_tail.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
-  std::vector<std::string> lines =
-      absl::StrSplit(absl::StripSuffix(failure.stderr_tail, "\n"), '\n');
+  Lines lines = absl::StrSplit(absl::StripSuffix(failure.stderr_tail, "\n"), '\n');
   if (std::ssize(lines) > kMaxTailLines) lines.erase(lines.begin(), lines.end() - kMaxTailLines);
+  const bool is_dropped = DropTraceback(failure, lines);  // it stands in the block
+  if (lines.empty()) return "";
   std::string out =
       lines.size() == 1 ? "Last line" : "Last " + std::to_string(lines.size()) + " lines";
-  out += " of rank " + rank + "'s stderr:\n";
+  out += " of rank " + rank + "'s stderr" + (is_dropped ? " beside that traceback:\n" : ":\n");
   std::string said;
   for (const std::string& line : lines) said += "  " + EscapedLine(line) + "\n";
   return out + WithoutMiddle(said, kMaxTailBytes);

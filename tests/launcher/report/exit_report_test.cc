@@ -62,6 +62,51 @@ ddprun: exit code 137: that of rank 5 on node1, killed by signal 9 (SIGKILL), a 
   CHECK(Render(failure) == expected);
 }
 
+// The lines of stderr that are shown behind a traceback of an error file.
+std::string TailBeside(const std::string& traceback, const std::string& stderr_tail) {
+  rendezvous::FailureReport failure = Killed();
+  failure.error = rendezvous::WorkerError{.message = "boom", .traceback = traceback};
+  failure.stderr_tail = stderr_tail;
+  const std::string report = Render(failure);
+  const size_t end = report.find("=\n", report.find("traceback :")) + 2;
+  return report.substr(end, report.find("ddprun: exit code") - end);
+}
+
+TEST_CASE("exit report: a traceback that @record wrote, and Python as well, stands once") {
+  const std::string recorded =
+      "Traceback (most recent call last):\n"
+      "  File \"/torch/errors/__init__.py\", line 367, in wrapper\n"
+      "    return f(*args, **kwargs)\n"
+      "  File \"a.py\", line 4, in inner\n"
+      "    raise ValueError(\"boom\")\n"
+      "ValueError: boom\n";
+  const std::string header = "Traceback (most recent call last):\n";
+  const std::string outer = "  File \"a.py\", line 9, in <module>\n    main()\n";
+  const std::string printed = header + outer + recorded.substr(header.size());
+  CHECK(TailBeside(recorded, printed) == "");
+  CHECK(TailBeside(recorded, "words\n" + printed) ==
+        "Last line of rank 5's stderr beside that traceback:\n  words\n");
+  CHECK(TailBeside(recorded, "words\n" + printed + "more\n") ==
+        "Last 2 lines of rank 5's stderr beside that traceback:\n  words\n  more\n");
+  // Of a long one the beginning is not kept.
+  CHECK(TailBeside(recorded, recorded.substr(recorded.find("    return"))) == "");
+  // Two errors, of which the second comes of the first.
+  const std::string chained =
+      "Traceback (most recent call last):\n  File \"b.py\", line 1, in load\nKeyError: 'x'\n\n"
+      "During handling of the above exception, another exception occurred:\n\n";
+  CHECK(TailBeside(chained + recorded, "words\n" + chained + printed) ==
+        "Last line of rank 5's stderr beside that traceback:\n  words\n");
+  // Others' words within, and another error.
+  CHECK(TailBeside(recorded, header + "words\n" + printed.substr(header.size())) ==
+        "Last 9 lines of rank 5's stderr:\n  Traceback (most recent call last):\n  words\n  " +
+            std::string("  File \"a.py\", line 9, in <module>\n      main()\n  ") +
+            "  File \"/torch/errors/__init__.py\", line 367, in wrapper\n  "
+            "    return f(*args, **kwargs)\n    File \"a.py\", line 4, in inner\n  "
+            "    raise ValueError(\"boom\")\n  ValueError: boom\n");
+  CHECK(TailBeside(recorded, "ValueError: other\n") ==
+        "Last line of rank 5's stderr:\n  ValueError: other\n");
+}
+
 TEST_CASE("exit report: a success says nothing") {
   CHECK(RenderExitReport({.verdict = {.exit_code = 0, .reason = "all ranks exited 0"},
                           .title = "x",
