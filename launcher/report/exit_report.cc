@@ -1,6 +1,7 @@
 #include "launcher/report/exit_report.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -161,6 +162,15 @@ std::string RenderTail(const FailureReport& failure) {
   return out + WithoutMiddle(said, kMaxTailBytes);
 }
 
+// What a user can do about an end of a known kind; empty: it is of none.
+std::string RenderHint(const FailureReport& failure) {
+  // C++ ends a program so whose thread still runs when its object goes.
+  constexpr absl::string_view kTerminate = "terminate called without an active exception";
+  if (failure.signal != SIGABRT || LinesOf(failure.stderr_tail).back() != kTerminate) return "";
+  return "Hint: a program ends so when its Gloo group still works at exit: call "
+         "torch.distributed.destroy_process_group() before the end.\n";
+}
+
 // Of workers that say the same of their end the first to exit has the others stopped: their exit
 // status is then our doing.
 bool FailedAlike(const FailureReport& a, const FailureReport& b) {
@@ -250,7 +260,8 @@ std::string RenderExitReport(const ExitReportInput& input) {
   }
   const FailureReport& failure = *verdict.first_failure;
   const bool is_here = input.report_node.empty();
-  std::string out = is_here ? RenderBlock(input, failure) + RenderTail(failure) : "";
+  std::string out =
+      is_here ? RenderBlock(input, failure) + RenderTail(failure) + RenderHint(failure) : "";
   // Codes of workers and of ddprun overlap: this line says whose it is.
   out += "ddprun: exit code " + code + ": ";
   if (rendezvous::IsOfWorker(verdict)) {

@@ -107,6 +107,22 @@ TEST_CASE("exit report: a traceback that @record wrote, and Python as well, stan
         "Last line of rank 5's stderr:\n  ValueError: other\n");
 }
 
+TEST_CASE("exit report: an abort without an exception names what Gloo's groups need") {
+  rendezvous::FailureReport failure = Killed();
+  failure.signal = 6;
+  failure.exit_code = 134;
+  const std::string hint =
+      "Hint: a program ends so when its Gloo group still works at exit: call "
+      "torch.distributed.destroy_process_group() before the end.\nddprun: exit code 134";
+  CHECK(Render(failure) != Contains("Hint"));
+  failure.stderr_tail = "done\nterminate called without an active exception\n";
+  CHECK(Render(failure) == Contains("exception\n" + hint));
+  failure.stderr_tail.clear();
+  CHECK(Render(failure) != Contains("Hint"));
+  failure.stderr_tail = "terminate called without an active exception\nmore";
+  CHECK(Render(failure) != Contains("Hint"));
+}
+
 TEST_CASE("exit report: a success says nothing") {
   CHECK(RenderExitReport({.verdict = {.exit_code = 0, .reason = "all ranks exited 0"},
                           .title = "x",
