@@ -45,7 +45,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
     // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its
     // host is the proof that it is gone.
     const NodeId lost = holder->info.id;
-    RemoveNode(now, lost, absl::StrCat("node ", NodeName(event.node), " was started anew"));
+    RemoveNode(now, lost, absl::StrCat("node ", members.NameOf(*holder), " was started anew"));
     gone.erase(lost);  // its successor is here
   }
   NoteNodeOfStep(event.node);
@@ -156,7 +156,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   }
   if ((phase == Phase::kSealed || phase == Phase::kReadopting) && has_seat) {
     DrainRound(now, DrainCause::kLoss,
-               absl::StrCat("node ", NodeName(member.info), " runs an earlier round"));
+               absl::StrCat("node ", members.NameOf(member), " runs an earlier round"));
   }
 }
 
@@ -200,9 +200,9 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
   needs_telling = true;
   if (has_seat || (phase == Phase::kReadopting && has_adopted)) {
     DrainRound(now, DrainCause::kLoss,
-               absl::StrCat("node ", NodeName(member.info), " lost its workers"));
+               absl::StrCat("node ", members.NameOf(member), " lost its workers"));
   } else if (HasRoom()) {
-    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", NodeName(member.info), " joined"));
+    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", members.NameOf(member), " joined"));
   }
 }
 
@@ -211,7 +211,7 @@ void State::On(TimePoint now, const NodeLeft& event) {
   if (member == nullptr) return;
   const NodeId id = member->info.id;
   RemoveNode(now, id,
-             absl::StrCat("node ", NodeName(member->info), " left",
+             absl::StrCat("node ", members.NameOf(*member), " left",
                           event.reason.empty() ? "" : absl::StrCat(": ", event.reason)),
              event.is_by_signal);
 }
@@ -231,7 +231,7 @@ void State::EvictSilent(TimePoint now) {
     if (member.is_connected) actions.push_back(CloseSession{member.session});
     const bool is_silent = now >= member.last_heard + policy.evict_after;
     RemoveNode(now, id,
-               absl::StrCat("node ", NodeName(member.info), " is lost: ",
+               absl::StrCat("node ", members.NameOf(member), " is lost: ",
                             is_silent ? "silent for " : "its connection closed, and it has not ",
                             is_silent ? DurationText(policy.evict_after) : "come back"));
   }

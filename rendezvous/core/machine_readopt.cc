@@ -87,7 +87,7 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
   for (const auto& [id, other] : members.members()) {
     if (other.standing != Standing::kWaiting || !IsThisRound(other.joined_with)) continue;
     DrainRound(now, DrainCause::kLoss,
-               absl::StrCat("node ", NodeName(other.info), " lost its workers"));
+               absl::StrCat("node ", members.NameOf(other), " lost its workers"));
     return;
   }
 }
@@ -153,7 +153,7 @@ void State::EndReadopting(TimePoint now) {
   if (!HasRoom()) return;
   for (const auto& [id, member] : members.members()) {
     if (member.standing != Standing::kWaiting) continue;
-    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", NodeName(member.info), " joined"));
+    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", members.NameOf(member), " joined"));
     return;
   }
 }
@@ -167,7 +167,10 @@ std::string State::MissingText() const {
   for (const auto& [id, seat] : seats) {
     held.insert(seat.assignment.node_rank);
     const Member* member = members.Find(id);
-    if (member != nullptr && NodeName(member->info) == any.coordinator_node) {
+    if (member == nullptr) continue;
+    // As AssignRanks has named it.
+    if (any.coordinator_node == NodeName(member->info) ||
+        any.coordinator_node == NumberedName(member->info, seat.assignment.node_rank)) {
       is_leader_missing = false;
     }
   }

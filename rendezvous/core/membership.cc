@@ -99,6 +99,21 @@ void Membership::Hear(Member& member, TimePoint now) {
   last_word_ = now;
 }
 
+std::string NumberedName(const NodeInfo& node, int node_rank) {
+  return absl::StrCat(NodeName(node), " (node ", node_rank, ")");
+}
+
+std::string Membership::NameOf(const Member& member) const {
+  constexpr size_t kIdLength = 8;
+  std::string name = NodeName(member.info);
+  const auto others = std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    return NodeName(entry.second.info) == name;
+  });
+  if (others < 2) return name;
+  if (member.previous_rank >= 0) return NumberedName(member.info, member.previous_rank);
+  return absl::StrCat(name, " (", member.info.id.value.substr(0, kIdLength), ")");
+}
+
 bool Membership::IsQuiet(TimePoint now) const {
   return last_word_ + std::min(kLongestQuiet, evict_after_ / 2) < now;
 }
@@ -188,7 +203,7 @@ Candidates CountCandidates(const Membership& members, TimePoint now) {
     ++candidates.absent;
     if (member.previous_rank >= 0) ++candidates.absent_members;
     if (candidates.absent_names.size() < kNamedNodes) {
-      candidates.absent_names.push_back(NodeName(member.info));
+      candidates.absent_names.push_back(members.NameOf(member));
     }
   }
   if (candidates.absent > 0) candidates.awaited_until = awaited_until;

@@ -45,6 +45,9 @@ struct Member {
   std::optional<TimePoint> told_deadline;
 };
 
+// "gpu-07 (node 1)": one of several agents on that host.
+std::string NumberedName(const NodeInfo& node, int node_rank);
+
 // The nodes that have joined and neither left nor been silent for `evict_after`. A broken session
 // makes a node suspect at once. One whose own end closed has 2 s to come back: a process that lives
 // is back within a second, and only one that has died closes and stays away. What gRPC ends here
@@ -82,6 +85,10 @@ class Membership {
   Member* FindBySession(SessionId session) {
     return const_cast<Member*>(std::as_const(*this).FindBySession(session));
   }
+
+  // What people call it: NodeName, and where that is another member's, too, what tells them apart:
+  // "gpu-07 (node 1)", without a node rank "gpu-07 (b2f81c0a)", the beginning of its id.
+  std::string NameOf(const Member& member) const;
 
   // Whether no node has been heard for several beats.
   bool IsQuiet(TimePoint now) const;

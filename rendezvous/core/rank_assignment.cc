@@ -137,11 +137,16 @@ std::vector<Assignment> AssignRanks(const Members& by_rank, const Policy& policy
   shared.max_restarts = policy.max_restarts;
   shared.coordinator_is_member = false;
   std::map<std::string, int> role_sizes;
-  for (const Member* member : by_rank) {
+  for (size_t node_rank = 0; node_rank < by_rank.size(); ++node_rank) {
+    const Member* member = by_rank[node_rank];
     shared.world_size += member->info.local_world_size;
     if (member->info.is_endpoint_node) shared.coordinator_is_member = true;
     if (member->info.is_endpoint_node || member->source_addr.empty()) {
-      shared.coordinator_node = NodeName(member->info);
+      const bool is_alone = std::count_if(by_rank.begin(), by_rank.end(), [&](const Member* other) {
+                              return NodeName(other->info) == NodeName(member->info);
+                            }) == 1;
+      shared.coordinator_node = is_alone ? NodeName(member->info)
+                                         : NumberedName(member->info, static_cast<int>(node_rank));
     }
     role_sizes[member->info.role] += member->info.local_world_size;
   }

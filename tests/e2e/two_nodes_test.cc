@@ -198,7 +198,7 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
     lose(*a, *b);
     REQUIRE_MESSAGE(
         a->WaitForErr("1 of 2 nodes, waiting for 1 more (node " + rendezvous::HostName() +
-                      " is lost: its connection closed, and it has not come back), "),
+                      " (node 1) is lost: its connection closed, and it has not come back), "),
         a->Describe());
     auto c = node("2");
     job.Touch("go");
@@ -211,9 +211,8 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
     auto b = node("1:2");
     lose(*a, *b);
     REQUIRE_MESSAGE(a->WaitForErr("ddprun: node " + rendezvous::HostName() +
-                                  " is lost: its connection closed, and it has not come back; "
-                                  "going on with 1 node and 1 rank "
-                                  "instead of 2 and 2\n"),
+                                  " (node 1) is lost: its connection closed, and it has not come "
+                                  "back; going on with 1 node and 1 rank instead of 2 and 2\n"),
                     a->Describe());
     job.Touch("go");
     REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());

@@ -49,14 +49,14 @@ MUTANTS = [
         "name": "a node that leaves closes the job",
         "patches": [(CORE + "machine_join.cc",
                      "  const NodeId id = member->info.id;\n  RemoveNode(now, id,\n"
-                     "             absl::StrCat(\"node \", NodeName(member->info), \" left\"",
+                     "             absl::StrCat(\"node \", members.NameOf(*member), \" left\"",
                      "  const NodeId id = member->info.id;\n"
                      "  if (MUTANT && phase == Phase::kSealed) {\n"
                      "    CloseJob(now, {.exit_code = 1, .reason = \"a node left\", .first_failure = {}});\n"
                      "    return;\n"
                      "  }\n"
                      "  RemoveNode(now, id,\n"
-                     "             absl::StrCat(\"node \", NodeName(member->info), \" left\"")],
+                     "             absl::StrCat(\"node \", members.NameOf(*member), \" left\"")],
     },
     {
         "name": "the verdict is told before it is durable",
