@@ -2,6 +2,7 @@
 
 const unknown = () => h("span", { class: "unknown" }, "unknown");
 const known = (value, format) => (isKnown(value) ? format(value) : unknown());
+const cores = (value) => (value < 0.05 ? "less than 0.1 cores" : `${value.toFixed(1)} cores`);
 const row = (name, value) => [h("dt", null, name), h("dd", null, value)];
 
 // What a rank in a collective waits for, in words.
@@ -103,7 +104,7 @@ function renderDetails(picture, extra) {
       row("Communication in it", known(rank.exposed_share, percent)),
       row("Samples/s", known(rank.samples_per_s, significant)),
       row("First step after", known(rank.first_step_s, seconds)),
-      row("CPU", [known(rank.cpu, (value) => `${value.toFixed(1)} cores`), rank.idle_s > 1 ? `, idle for ${age(rank.idle_s)}` : ""]),
+      row("CPU", [known(rank.cpu, cores), rank.idle_s > 1 ? `, idle for ${age(rank.idle_s)}` : ""]),
       rank.wait ? row("In the kernel", rank.wait) : [],
       row("Memory", known(rank.memory, bytes)), gpuRows(rank, node),
       row("Process", rank.pid ? `pid ${rank.pid}, local rank ${rank.local_rank}, up ${isKnown(rank.up_s) ? age(rank.up_s) : "unknown"}` : "not started"),

@@ -149,6 +149,8 @@ void FillRank(const ProcessSample* sample, const ProcessRates& rates, TimePoint 
   if (sample == nullptr) return;
   rank.cpu = rates.cpu();
   rank.idle_s = rates.IdleSeconds(now);
+  // The kernel may count CPU time by samples, and small loads are less than kIdleCores.
+  if (rank.idle_s && rank.step) rank.idle_s = std::clamp(rank.step_age_s, 0.0, *rank.idle_s);
   rank.memory = sample->resident_bytes;
   // What a stopped process was doing before is of no interest.
   const bool is_traced = sample->state == 't';

@@ -89,7 +89,8 @@ class ProcessRates {
   TimePoint busy_at_{};  // the last sample that saw it use CPU time, or the first
 };
 
-// The fields of a rank that the kernel tells of. `sample` null: its process has gone.
+// The fields of a rank that the kernel tells of; one that has ended a step was not idle then.
+// `sample` null: its process has gone. REQUIRES: the rank has its counts (RankHistory::Fill).
 void FillRank(const ProcessSample* sample, const ProcessRates& rates, TimePoint now,
               RankView& rank);
 

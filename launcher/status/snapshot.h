@@ -55,7 +55,7 @@ struct RankView {
   std::string wait;  // where the kernel says it waits ("futex_wait_queue"); empty: nowhere, unknown
   std::optional<double> up_s;         // since its start
   std::optional<double> cpu;          // cores in use, by all its threads, lately
-  std::optional<double> idle_s;       // since it last used CPU time; 0: it does
+  std::optional<double> idle_s;       // since it last used CPU time or ended a step; 0: it does
   std::optional<int64_t> memory;      // bytes resident
   std::optional<double> gpu;          // share of time, 0 to 1, in which its GPU ran a kernel
   std::optional<int64_t> gpu_memory;  // bytes of its GPU in use

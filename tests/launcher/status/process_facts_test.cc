@@ -176,5 +176,25 @@ TEST_CASE("process rates: a rank is filled from them, and left alone without a p
   CHECK(rank.wait == "futex_wait_queue");
 }
 
+TEST_CASE("process facts: a rank of small load that ends steps is not idle") {
+  ProcessRates rates(100, 4);
+  ProcessSample sample{.pid = 7};
+  for (int s = 0; s <= 91; ++s) {
+    sample.at = TimePoint(seconds(s));
+    rates.Add(sample);
+  }
+  RankView rank;
+  FillRank(&sample, rates, sample.at, rank);
+  CHECK(rank.cpu == 0.0);
+  CHECK(rank.idle_s == 91.0);
+  rank.step = 1666;
+  rank.step_age_s = 0.05;
+  FillRank(&sample, rates, sample.at, rank);
+  CHECK(rank.idle_s == 0.05);
+  rank.step_age_s = 1000;  // of a step before it last used CPU time
+  FillRank(&sample, rates, sample.at, rank);
+  CHECK(rank.idle_s == 91.0);
+}
+
 }  // namespace
 }  // namespace ddprun::launcher
