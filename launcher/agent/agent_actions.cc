@@ -59,6 +59,7 @@ void Agent::Do(const JoinRound&) {
   node.id = node_id_;
   node.host = host_;
   node.store_port = store_.port();
+  if (setup_.config.run_id == kUnnamedJob) node.program = setup_.program.digest;
   // Without a place it still hears how the job ends, if it does.
   if (CheckTrust(setup_.config.nodes.max).ok()) client_->Join(node);
   is_waiting_ = true;

@@ -341,6 +341,9 @@ void AgentCore::LeaveWithVerdict() {
     Tell(verdict_->reason, ": exit code ", verdict_->exit_code);
     return Leave();
   }
+  if (assignment_.round == Round{} && verdict_->exit_code == 0) {
+    Tell(policy_.job, " has ended well; this node stood by as a spare and ran nothing");
+  }
   const bool is_own = verdict_->exit_code != 0 && !verdict_->first_failure;
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
   end_ = EndJob{verdict_->exit_code,

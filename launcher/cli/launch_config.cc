@@ -363,7 +363,7 @@ absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,
       return read.status();
     }
     const bool is_own = config.rendezvous == RendezvousKind::kStandalone || empty != nullptr;
-    config.run_id = is_own && !machine.fresh_run_id.empty() ? machine.fresh_run_id : "none";
+    config.run_id = is_own && !machine.fresh_run_id.empty() ? machine.fresh_run_id : kUnnamedJob;
   }
   if (absl::Status status = Validate(config); !status.ok()) return status;
   return config;

@@ -100,6 +100,9 @@ struct TrustFiles {
   std::string ca;
 };
 
+// The id of a job that nobody has named, as torchrun's.
+inline constexpr char kUnnamedJob[] = "none";
+
 struct LaunchConfig {
   NodeRange nodes;
   int workers_per_node = 1;

@@ -19,6 +19,7 @@
 #include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/fnv1a.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -225,7 +226,13 @@ absl::StatusOr<Program> ResolveProgram(const std::string& name,
                                        const std::vector<std::string>& args, RunAs run_as,
                                        const Environment& environment) {
   absl::StatusOr<Program> program = Resolve(name, run_as, environment);
-  if (program.ok()) program->argv.insert(program->argv.end(), args.begin(), args.end());
+  if (!program.ok()) return program;
+  program->argv.insert(program->argv.end(), args.begin(), args.end());
+  Fnv1a digest;
+  const std::string file = name.substr(name.rfind('/') + 1);
+  digest.Add(file.c_str(), file.size() + 1);  // with its zero
+  for (const std::string& arg : args) digest.Add(arg.c_str(), arg.size() + 1);
+  program->digest = digest.value();
   return program;
 }
 

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_CLI_PROGRAM_H_
 #define DDPRUN_LAUNCHER_CLI_PROGRAM_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct Program {
   std::string executable;         // a path execve can take
   std::vector<std::string> argv;  // argv[0] included; "${local_rank}" not yet replaced
   std::string title;              // what the user called it, for reports
+  // Of its name, without folders, and its arguments: tells programs apart, on whatever node.
+  uint64_t digest = 0;
 };
 
 // Finds what to execute. By its name: one that ends in .py runs under $PYTHON_EXEC, else the Python

@@ -104,8 +104,28 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
   }
   std::string wrong = FindFalseClaim(event);
   if (wrong.empty()) wrong = FindTakenRank(event);
+  if (wrong.empty()) wrong = FindOtherProgram(event);
   if (wrong.empty()) return std::nullopt;
   return refuse(Refusal::kFinal, std::move(wrong));
+}
+
+// A second job by chance: nobody has named either. One with the same program is a spare.
+std::string State::FindOtherProgram(const NodeJoined& event) const {
+  const bool is_surplus = phase == Phase::kSealed && !HasRoom() && !event.held &&
+                          members.Find(event.node.id) == nullptr;
+  if (!is_surplus || event.node.program == 0) return "";
+  bool is_known = false;
+  for (const auto& [id, seat] : seats) {
+    const Member* member = members.Find(id);
+    if (member == nullptr || member->info.program == 0) continue;
+    if (member->info.program == event.node.program) return "";
+    is_known = true;
+  }
+  if (!is_known) return "";
+  return absl::StrCat("the job here runs another program on ",
+                      Counted(static_cast<int>(seats.size()), "node"),
+                      ", and takes no more; for a job of its own, give this one another "
+                      "--rdzv_endpoint and an --rdzv_id");
 }
 
 std::string State::FindOtherRelease(const NodeInfo& node) {

@@ -204,6 +204,7 @@ struct RendezvousMachine::State {
   std::string FindDifference(const NodeJoined& event) const;
   std::string FindTakenRank(const NodeJoined& event) const;
   std::string FindOtherCluster(const NodeInfo& node) const;
+  std::string FindOtherProgram(const NodeJoined& event) const;
   // Another node that was started with the rank of this one.
   const Member* OtherOfRank(const NodeInfo& node) const;
   std::string FindFalseClaim(const NodeJoined& event) const;

@@ -65,6 +65,9 @@ struct NodeInfo {
   uint16_t store_port = 0;        // where this agent's worker store of the next round listens
   bool is_endpoint_node = false;  // hosts the coordinator: gets rank 0
   ClusterPlace cluster;
+  // Of the program and its arguments, where the user has named no job; 0: not told. Two that differ
+  // are two jobs.
+  uint64_t program = 0;
   Release release = ThisRelease();
 };
 

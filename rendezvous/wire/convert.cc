@@ -52,6 +52,7 @@ void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   PolicyToProto(joined.policy, *out.mutable_policy());
   out.set_restart_count(joined.restart_count);
   out.set_max_restarts(joined.max_restarts);
+  out.set_program(node.program);
   if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
 }
 
@@ -86,6 +87,7 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.cluster.step = check.Text("join.cluster_step", in.cluster_step(), 0, 256);
   node.cluster.nodes = check.Range("join.cluster_nodes", in.cluster_nodes(), 0, kMaxRank);
   node.cluster.node = check.Range("join.cluster_node", in.cluster_node(), 0, kMaxRank) - 1;
+  node.program = in.program();
   joined.policy = PolicyFromProto(in.policy(), check);
   // Any node may become the first, whose store all are told of; `static` names another one.
   node.store_port = check.Port("join.store_port", in.store_port(), joined.policy.is_static ? 0 : 1);

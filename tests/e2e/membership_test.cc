@@ -199,6 +199,26 @@ Subprocess::Options InStep(const std::string& job, const std::string& step) {
                   {"SLURM_NODEID", "0"}}};
 }
 
+TEST_CASE("membership: a second job by chance is refused, and a spare says that it ran nothing") {
+  Job job;
+  // Nobody has named a job.
+  std::vector<std::string> options = job.NodeOptions(1, "1");
+  std::erase_if(options, [](const std::string& option) { return option.starts_with("--rdzv_id"); });
+  const std::vector<std::string> steps = {"touch:" + job.File("up"), "until:" + job.File("end")};
+  const Node first = job.Run(options, steps);
+  REQUIRE(job.WaitForFile("up"));
+  const Node other = job.Run(options, {"print:other"});
+  CHECK_MESSAGE(other->Wait() == 121, other->Describe());
+  CHECK(other->err() == Contains("--rdzv_id"));
+  CHECK(other->out().empty());
+  const Node spare = job.Run(options, steps);
+  CHECK_MESSAGE(spare->WaitForErr("standing by as a spare"), spare->Describe());
+  job.Touch("end");
+  CHECK_MESSAGE(first->Wait() == 0, first->Describe());
+  CHECK_MESSAGE(spare->Wait() == 0, spare->Describe());
+  CHECK(spare->err() == Contains("ran nothing"));
+}
+
 TEST_CASE("membership: agents of another Slurm job or step are refused, whatever their --rdzv_id") {
   Job job;
   const std::vector<std::string> options = job.NodeOptions(1, "2");

@@ -174,6 +174,11 @@ void SimAgent::Do(const launcher::DescribeFailure& action) {
   Answer(launcher::FailureDescribed{action.end, action.assignment, report});
 }
 
+// Workers end in an instant here.
+void SimAgent::Do(const launcher::LookForEnding& action) {
+  Answer(launcher::EndingFound{action.assignment, {}});
+}
+
 void SimAgent::Do(const launcher::ReportFailure& action) {
   contact_.Give(rendezvous::ReportCommand{
       action.round, rendezvous::WorkersFailed{.stamp = {}, .report = action.report}, action.at});

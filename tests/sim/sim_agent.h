@@ -63,6 +63,7 @@ class SimAgent final : public Process, public AgentEnd {
   void Do(const launcher::AnswerStop&) {}
   void Do(const launcher::KillWorkers&);
   void Do(const launcher::DescribeFailure& action);
+  void Do(const launcher::LookForEnding& action);
   void Do(const launcher::ReportFailure& action);
   void Do(const launcher::ReportFirstSuccess& action);
   void Do(const launcher::ReportSuccess& action);

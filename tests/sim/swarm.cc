@@ -116,7 +116,7 @@ std::vector<Fault> DrawFaults(Random& random, const Scenario& scenario) {
     fault.duration = DrawDuration(random, kind);
     const int local_rank =
         random.Between(0, scenario.nodes[static_cast<size_t>(fault.node)].local_world_size - 1);
-    const int signals[] = {9, 11, 15, 1};
+    const int signals[] = {9, 6, 15, 1};
     fault.detail = local_rank * 256 + (kind == FaultKind::kWorkerKilled ? signals[random.Below(4)]
                                                                         : random.Between(2, 119));
     faults.push_back(fault);

@@ -59,6 +59,7 @@ std::string RenderDid(const launcher::AgentAction& action) {
                                     "order the stop",
                                     "answer the stop",
                                     "describe failure",
+                                    "look for ending workers",
                                     "report failure",
                                     "report first success",
                                     "report success",

@@ -205,6 +205,7 @@ class Runner {
       if (key == "port") info.store_port = static_cast<uint16_t>(number);
       if (key == "host") info.host = value;
       if (key == "endpoint") info.is_endpoint_node = true;
+      if (key == "program") info.program = std::stoull(value);
       if (key == "slurm_job") info.cluster.job = "Slurm job " + value;
       if (key == "slurm_step") info.cluster.step = "Slurm step " + value;
       if (key == "slurm_nodes") info.cluster.nodes = number;

@@ -11,6 +11,7 @@
 //                   budget_period last_call join_timeout evict_after static (first command)
 //                   record_limit, of its first coordinator
 //   set NODE k=v...     workers role rank addr from accepted port host endpoint nnodes=MIN:MAX run
+//   program
 //                       slurm_job slurm_step slurm_nodes max_restarts max_same_failure
 //                       max_node_losses backoff
 //   join NODE [new]     no worker lives there; `new`: over a new session although it has one

@@ -52,6 +52,23 @@ TEST_CASE("program: a name with a slash is a path, and its arguments follow it")
   CHECK(program->title == path);
 }
 
+TEST_CASE("program: its digest is of its name, without folders, and of each argument") {
+  const testing::TempDir dir;
+  const auto digest = [&](const std::string& name, const std::vector<std::string>& args) {
+    const std::string path = WriteFile(dir.File(name), "#!/bin/sh\n", 0755);
+    const auto program = ResolveProgram(path, args, RunAs::kByName, With({"PATH=/nowhere"}));
+    REQUIRE(program.ok());
+    return program->digest;
+  };
+  std::filesystem::create_directory(dir.File("other"));
+  const uint64_t one = digest("train", {"--x", "a b"});
+  CHECK(one != 0);
+  CHECK(digest("other/train", {"--x", "a b"}) == one);
+  CHECK(digest("eval", {"--x", "a b"}) != one);
+  CHECK(digest("train", {"--x", "a", "b"}) != one);
+  CHECK(digest("train", {"--xa b"}) != one);
+}
+
 TEST_CASE("program: a bare name is looked for in PATH as execvp does") {
   const testing::TempDir first;
   const testing::TempDir second;

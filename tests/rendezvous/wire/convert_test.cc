@@ -17,6 +17,7 @@ v1::AgentMessage JoinMessage() {
   joined.node = TestNode("node-1", 4001);
   joined.node.local_world_size = 8;
   joined.node.cluster = {.job = "Slurm job 12", .step = "Slurm step 12.0", .nodes = 4, .node = 3};
+  joined.node.program = ~uint64_t{5};
   joined.policy = TestPolicy(2, 4);
   joined.held = Assignment{};
   joined.held->master_addr = "10.0.0.1";
@@ -38,6 +39,7 @@ TEST_CASE("convert: a join survives the wire") {
   CHECK(joined.node.node_rank == -1);
   CHECK(joined.node.local_world_size == 8);
   CHECK(joined.node.cluster == ClusterPlace{"Slurm job 12", "Slurm step 12.0", 4, 3});
+  CHECK(joined.node.program == ~uint64_t{5});
   CHECK(joined.policy.max_nodes == 4);
   CHECK(joined.node.store_port == 4001);
   REQUIRE(joined.held);
