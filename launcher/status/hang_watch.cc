@@ -167,7 +167,7 @@ void HangWatch::AddLinks(const RankIndex& ranks, const std::vector<GroupWait>& w
       return std::find(holdup.ends.begin(), holdup.ends.end(), i) != holdup.ends.end();
     });
     if (is_end) continue;
-    hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s};
+    hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s, told->second.is_named};
     const Holdup link{.wait = i, .to_blame = wait.late, .waiting = wait.waiting};
     AddHang(wait, wait.late, HangText(ranks, waits, link), seen);
   }
@@ -202,11 +202,15 @@ HangsSeen HangWatch::Look(TimePoint now, const RankIndex& ranks) {
     if (!verdict.is_hang || !(is_told[i] || IsConfirmed(now, wait))) continue;
     const std::string text = HangText(ranks, waits, holdup);
     const std::vector<int> to_blame = ToBlame(ranks, wait, holdup);
-    hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s};
+    // Told again when the ranks are known that were not: a busy one answers late.
+    const bool was_named = is_told[i] && hangs_.at(wait.key).is_named;
+    const bool is_named = was_named || wait.unknown_late == 0;
+    const bool is_new = !is_told[i] || is_named != was_named;
+    hangs[wait.key] = {wait.number, OperationText(wait), wait.waiting_s, is_named};
     AddHang(wait, to_blame, text, seen);
-    if (!is_told[i] && seen.lines.size() < kMaxTold) seen.lines.push_back(text);
+    if (is_new && seen.lines.size() < kMaxTold) seen.lines.push_back(text);
     if (seen.hang) continue;
-    seen.hang = HangFound{.is_new = !is_told[i],
+    seen.hang = HangFound{.is_new = is_new,
                           .ranks = to_blame,
                           .text = text,
                           .may_restart = MayRestart(ranks, wait, holdup)};

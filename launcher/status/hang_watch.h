@@ -49,6 +49,7 @@ class HangWatch {
     uint64_t number = 0;
     std::string operation;
     double for_s = 0;
+    bool is_named = true;  // all ranks that do not come are known
   };
   struct Verdict {
     bool is_hang = false;

@@ -273,6 +273,31 @@ TEST_CASE("groups: a member that nobody has seen is named only where it is certa
   CHECK_FALSE(news.hang->may_restart);
 }
 
+TEST_CASE("groups: a hang whose late rank was not known is told again with its name, once") {
+  JobView job = RunningJob(2, 3);
+  AddGroup(job, 5, "tensor", {0, 1, 2, 3});
+  for (NodeView& node : job.nodes) {
+    for (RankView& rank : node.ranks) {
+      for (GroupView& group : rank.groups) group.quiet_s = 60;
+    }
+  }
+  for (const int rank : {0, 1, 2}) LetWait(RankOf(job, rank), 11, 40, 1);
+  JobView before = job;
+  before.nodes.pop_back();
+  Watch watch;
+  watch.LookTwice(before);
+  CHECK(watch.lines().size() == 1);
+  const JudgedNews news = watch.Look(job);
+  REQUIRE(news.hang);
+  CHECK(news.hang->is_new);
+  CHECK(news.hang->ranks == Ranks{3});
+  CHECK(watch.lines().size() == 2);
+  CHECK_FALSE(watch.Look(job).hang->is_new);
+  watch.Look(before);
+  CHECK_FALSE(watch.Look(job).hang->is_new);
+  CHECK(watch.lines().size() == 2);
+}
+
 TEST_CASE("groups: a wait for one unknown member is no part of a circle") {
   JobView job = RunningJob(2, 3);
   AddGroup(job, 5, "tensor", {0, 1, 2, 3});
