@@ -29,6 +29,19 @@ using testing::WhyNoEtcd;
 
 TimePoint Soon() { return SteadyNow() + seconds(20); }
 
+// What comes of reading a key. A member that gives no answer in time is asked again, as its users
+// do: on a busy machine one that is well may take longer.
+absl::Status AnswerOf(EtcdClient& client) {
+  const TimePoint by = Soon();
+  absl::Status status;
+  do {
+    status = client.Get("k", by).status();
+  } while (absl::IsDeadlineExceeded(status) && SteadyNow() < by);
+  return status;
+}
+
+absl::Status AnswerOf(EtcdClient&& client) { return AnswerOf(client); }
+
 EtcdOptions OptionsOf(const EtcdCluster& cluster) {
   EtcdOptions options{.members = {}, .prefix = "/ddprun"};
   for (size_t i = 0; i < cluster.size(); ++i) {
@@ -152,21 +165,21 @@ TEST_CASE("etcd: a name with several addresses is tried at each of them") {
 TEST_CASE("etcd: what is not etcd, not there or not known is named") {
   const ReservedPort nobody;
   EtcdClient closed(OneMember(nobody.port()));
-  auto status = closed.Get("k", Soon()).status();
+  auto status = AnswerOf(closed);
   CHECK(absl::IsUnavailable(status));
   CHECK_MESSAGE(status.message() ==
                     "etcd at 127.0.0.1:" + std::to_string(nobody.port()) + ": Connection refused",
                 status.ToString());
   const ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
   EtcdClient old(OneMember(web.port()));
-  status = old.Get("k", Soon()).status();
+  status = AnswerOf(old);
   CHECK(status.message() == Contains("expected etcd 3's client port"));
   EtcdOptions unknown = OneMember(1);
   unknown.members[0].host = "no-such-name";
   EtcdClient lost(unknown, [](const std::string&, uint16_t) {
     return Resolution{Resolution::Outcome::kNoSuchName, "Name or service not known", {}};
   });
-  status = lost.Get("k", Soon()).status();
+  status = AnswerOf(lost);
   CHECK_MESSAGE(IsFinal(status), status.ToString());
   CHECK(status.message() == Contains("cannot resolve \"no-such-name\""));
 }
@@ -176,7 +189,7 @@ TEST_CASE("etcd: asked in TLS, one that speaks in the clear alone is named once 
   const EtcdCluster cluster({.members = 1});
   EtcdOptions options = OptionsOf(cluster);
   options.is_tls = true;
-  auto status = EtcdClient(options).Get("k", Soon()).status();
+  auto status = AnswerOf(EtcdClient(options));
   CHECK_MESSAGE(absl::IsFailedPrecondition(status), status.ToString());
   CHECK(status.message() == "etcd at 127.0.0.1:" + std::to_string(cluster.port(0)) +
                                 ": it speaks without TLS alone: leave out --rdzv_conf "
@@ -184,13 +197,13 @@ TEST_CASE("etcd: asked in TLS, one that speaks in the clear alone is named once 
   // Another member may have it, and be back later.
   const ReservedPort nobody;
   options.members.push_back({"127.0.0.1", nobody.port()});
-  status = EtcdClient(options).Get("k", Soon()).status();
+  status = AnswerOf(EtcdClient(options));
   CHECK_MESSAGE(absl::IsUnavailable(status), status.ToString());
   // Nor is what ends TLS and is no etcd known to stay so.
   const ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
   EtcdOptions in_tls = OneMember(web.port());
   in_tls.is_tls = true;
-  status = EtcdClient(in_tls).Get("k", Soon()).status();
+  status = AnswerOf(EtcdClient(in_tls));
   CHECK_MESSAGE(absl::IsUnavailable(status), status.ToString());
 }
 
@@ -219,7 +232,7 @@ TEST_CASE("etcd: asked in TLS, a name's first address without it is passed over 
         "",
         {*ParseIp("127.0.0.1", plain.port(0)), *ParseIp("127.0.0.1", in_tls.port(0))}};
   });
-  const auto status = client.Get("k", Soon()).status();
+  const auto status = AnswerOf(client);
   CHECK_MESSAGE(status.ok(), status.ToString());
   // Where no address has TLS, that is said, also where nobody listens at the other one.
   const ReservedPort nobody;
@@ -230,7 +243,7 @@ TEST_CASE("etcd: asked in TLS, a name's first address without it is passed over 
                         "",
                         {*ParseIp("127.0.0.1", next), *ParseIp("127.0.0.1", plain.port(0))}};
     });
-    const auto why = none.Get("k", Soon()).status();
+    const auto why = AnswerOf(none);
     CHECK_MESSAGE(absl::IsFailedPrecondition(why), why.ToString());
   }
 }
@@ -245,7 +258,7 @@ TEST_CASE("etcd: a resolver that hangs is waited for as long as a member, and by
       ended.wait();
       return Resolution{};
     });
-    const auto status = client.Get("k", Soon()).status();
+    const auto status = AnswerOf(client);
     CHECK(absl::IsUnavailable(status));
     CHECK_MESSAGE(
         status.message() ==
@@ -280,7 +293,7 @@ TEST_CASE("etcd: a call that nobody wants any more ends at once") {
   const auto status = client.Get("k", SteadyNow() + seconds(30)).status();
   canceller.join();
   CHECK_FALSE(status.ok());
-  CHECK(absl::IsCancelled(client.Get("k", Soon()).status()));
+  CHECK(absl::IsCancelled(AnswerOf(client)));
 }
 
 TEST_CASE("etcd: the address of this machine is the one that etcd is reached from") {
