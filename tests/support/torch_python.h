@@ -2,6 +2,7 @@
 #ifndef DDPRUN_TESTS_SUPPORT_TORCH_PYTHON_H_
 #define DDPRUN_TESTS_SUPPORT_TORCH_PYTHON_H_
 
+#include <chrono>
 #include <string>
 
 namespace ddprun::testing {
@@ -13,6 +14,9 @@ struct TorchPython {
   std::string version;   // "2.13.0", without what its build adds
   std::string problem;   // why there is none
 };
+
+// A program's that imports it: that takes seconds, on a busy machine a minute and more.
+inline constexpr std::chrono::seconds kTorchPatience{240};
 
 // Looked for once.
 const TorchPython& FindTorchPython();

@@ -121,7 +121,7 @@ TEST_CASE("clipping: norms and gradients are torch's, for every type and order")
   ddprun::testing::Subprocess python(
       {torch.python, ddprun::testing::Runfile("tests/worker_runtime/torch_clip.py"),
        folder.path().string()});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   for (size_t number = 0; number < cases.size(); ++number) {
     const Case& one = cases[number];
     const std::string prefix = std::to_string(number) + ".";

@@ -86,7 +86,7 @@ TEST_CASE("loss scaling: all ranks skip the steps that torch.amp.GradScaler skip
   ddprun::testing::Subprocess python(
       {torch.python, ddprun::testing::Runfile("tests/worker_runtime/torch_scaler.py"),
        folder.path().string()});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   for (const bool is_sharded : {false, true}) {
     std::vector<absl::StatusOr<std::string>> ours(2);
     ddprun::testing::RunRankThreads({.nodes = {2}}, [&](Communicator& all) {

@@ -86,7 +86,7 @@ TEST_CASE("mixed types: averages of two ranks are torch's bit for bit") {
   ddprun::testing::Subprocess python(
       {torch.python, ddprun::testing::Runfile("tests/worker_runtime/torch_mixed.py"),
        folder.path().string()});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   std::vector<absl::StatusOr<std::string>> ours(2);
   ddprun::testing::RunRankThreads({.nodes = {2}}, [&](Communicator& all) {
     ours[static_cast<size_t>(all.rank())] = Average(all);

@@ -130,7 +130,7 @@ std::vector<ScriptResult> RunTorchScript(const std::vector<ScriptStep>& script,
   ddprun::testing::Subprocess python({ddprun::testing::FindTorchPython().python,
                                       ddprun::testing::Runfile("tests/worker_runtime/torch_ddp.py"),
                                       folder.path().string()});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   std::vector<ScriptResult> results;
   for (const char* name : {"values.0", "values.1"}) {
     const std::string bytes = ddprun::testing::ReadFile(folder.File(name));

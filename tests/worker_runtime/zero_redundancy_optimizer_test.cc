@@ -168,7 +168,7 @@ TEST_CASE("zero: weights are those of torch's ZeroRedundancyOptimizer") {
   ddprun::testing::Subprocess python(
       {torch.python, ddprun::testing::Runfile("tests/worker_runtime/torch_zero.py"),
        folder.path().string()});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   std::vector<std::string> ours(2);
   OnRanks({.nodes = {2}}, [&](Communicator& all) {
     Replica replica(all, {{3}, {50}, {2}, {17}}, Options(true));

@@ -284,7 +284,7 @@ TEST_CASE("pass parts: gloo gives the same bytes") {
   ddprun::testing::Subprocess python(
       {torch.python, ddprun::testing::Runfile("tests/worker_runtime/comm/torch_exchanges.py"),
        folder.path().string()});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   for (const RankThreadsOptions& layout : kLayoutsOfThree) {
     RunRankThreads(layout, [&](Communicator& group) {
       const int rank = group.rank();

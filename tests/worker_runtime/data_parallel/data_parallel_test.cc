@@ -42,7 +42,7 @@ TEST_CASE("data parallel: chunks are those of torch.chunk") {
        "for n in range(1, 9):\n"
        "  for b in range(1, 41):\n"
        "    print(n, b, *[c.numel() for c in torch.chunk(torch.zeros(b), n)])\n"});
-  REQUIRE_MESSAGE(python.Wait() == 0, python.Describe());
+  REQUIRE_MESSAGE(python.Wait(ddprun::testing::kTorchPatience) == 0, python.Describe());
   std::string ours;
   for (int n = 1; n < 9; ++n) {
     DataParallel dp({.replicas = n});
