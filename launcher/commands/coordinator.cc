@@ -72,6 +72,10 @@ void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret)
   if (!is_guarded) Tell(absl::StrCat("warning: ", kNobodyKnownText));
 }
 
+void WarnOf(const rendezvous::TlsIdentity& identity) {
+  for (const std::string& warning : identity.warnings()) Tell("warning: " + warning);
+}
+
 int ComplainOfStart(const absl::Status& status) {
   const absl::Status error(status.code(), absl::StrCat("coordinator: ", status.message()));
   if (absl::IsInvalidArgument(status)) return Complain(error, kExitUsage);
@@ -112,6 +116,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
       IdentityOf(options.trust, environment.token);
   if (!identity.ok()) return ComplainOfIdentity(identity.status());
   const bool has_secret = *identity != nullptr;
+  if (has_secret) WarnOf(**identity);
   ProtectFromOomKiller(baseline);
   if (absl::Status status = ProvideDescriptors(); !status.ok()) return ComplainOfStart(status);
   // A file system that does not answer is waited for while signals still end this process.

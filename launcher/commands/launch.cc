@@ -280,6 +280,10 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
       UseStepToken(config, environment, **guardian, *identity);
   if (!step_token.ok()) return Complain(step_token.status(), kExitAuthentication);
   WarnOfOtherUsers(config, *identity != nullptr);
+  if (*identity != nullptr) {
+    const std::vector<std::string>& more = (*identity)->warnings();
+    config.warnings.insert(config.warnings.end(), more.begin(), more.end());
+  }
   absl::StatusOr<std::unique_ptr<LogRouter>> logs = MakeLogs(config, environment, **guardian);
   if (!logs.ok()) return Complain(logs.status(), kExitMachine);
 

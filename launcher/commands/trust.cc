@@ -17,8 +17,10 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "launcher/commands/terminal.h"
 #include "launcher/process/exit_status.h"
 #include "launcher/process/process_baseline.h"
@@ -27,6 +29,7 @@
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/time.h"
 #include "rendezvous/base/unique_fd.h"
+#include "rendezvous/tls/pem_files.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -172,12 +175,20 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     }
     if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
     const std::string why(identity.status().message());
+    std::vector<std::string> options;
     for (const auto& [option, file] :
-         {std::pair("--tls_cert ", &files.cert), std::pair("--tls_key ", &files.key),
-          std::pair("--tls_ca ", &files.ca)}) {
-      if (why.starts_with(EscapeControl(*file) + ": ")) return Bad(option + why);
+         {std::pair("--tls_cert", &files.cert), std::pair("--tls_key", &files.key),
+          std::pair("--tls_ca", &files.ca)}) {
+      if (why.starts_with(EscapeControl(*file) + ": ")) options.push_back(option);
     }
-    return Bad("own certificates: " + why);
+    if (options.empty()) return Bad("own certificates: " + why);
+    // One file may stand for several. What is wrong with the first two is found first.
+    if (options.size() > 1 && options.back() == "--tls_ca") {
+      const bool is_of_ca = rendezvous::CheckPemFiles(files.cert, files.key, "").ok();
+      if (is_of_ca) options = {"--tls_ca"};
+      if (!is_of_ca) options.pop_back();
+    }
+    return Bad(absl::StrCat(absl::StrJoin(options, " and "), " ", why));
   }
   if (!files.token.empty()) {
     absl::StatusOr<std::string> read =

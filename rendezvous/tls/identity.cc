@@ -51,9 +51,48 @@ std::string NameOf(X509* certificate) {
   return EscapeControl(name);
 }
 
+// "3 days", "5 hours", "less than an hour"; "": later than a job need look ahead.
+std::string TimeLeft(const ASN1_TIME* until) {
+  int days = 0, seconds = 0;
+  if (ASN1_TIME_diff(&days, &seconds, nullptr, until) != 1) return "";
+  if (days >= TlsIdentity::kSoonDays) return "";
+  const auto counted = [](int count, const char* unit) {
+    return absl::StrCat(count, " ", unit, count == 1 ? "" : "s");
+  };
+  constexpr int kHour = 3600;
+  if (days > 0) return counted(days, "day");
+  return seconds < kHour ? "less than an hour" : counted(seconds / kHour, "hour");
+}
+
+// `judge` has found the chain from this machine's certificate to what it believes.
+std::vector<std::string> WarningsOf(const TlsIdentity::PemFiles& files, X509_STORE_CTX* judge) {
+  std::vector<std::string> warnings;
+  const STACK_OF(X509)* chain = X509_STORE_CTX_get0_chain(judge);
+  const int count = sk_X509_num(chain);
+  for (int i = 0; i < count; ++i) {
+    X509* one = sk_X509_value(chain, i);
+    const std::string left = TimeLeft(X509_get0_notAfter(one));
+    if (left.empty()) continue;
+    warnings.push_back(absl::StrCat(
+        i == 0 ? "the certificate in " : "an authority of the certificate in ",
+        EscapeControl(files.cert), i == 0 ? "" : absl::StrCat(" (\"", NameOf(one), "\")"),
+        " expires in ", left, ", at ", DateText(X509_get0_notAfter(one)),
+        ": a job that still runs then loses the nodes that have to connect anew"));
+  }
+  X509* own = count == 1 ? sk_X509_value(chain, 0) : nullptr;
+  if (own != nullptr && X509_check_issued(own, own) != X509_V_OK) {
+    warnings.push_back(absl::StrCat(
+        EscapeControl(files.ca), " holds the certificate in ", EscapeControl(files.cert),
+        " itself and not the authority that has signed it: another node with a certificate of its "
+        "own is refused here"));
+  }
+  return warnings;
+}
+
 // Whether this machine would believe its own certificate, as the job's other machines, which have
 // the same authorities, have to. Judged as OpenSSL judges what a peer shows.
-absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context) {
+absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context,
+                           std::vector<std::string>* warnings = nullptr) {
   STACK_OF(X509)* between = nullptr;
   SSL_CTX_get0_chain_certs(context, &between);
   const std::unique_ptr<X509_STORE_CTX, void (*)(X509_STORE_CTX*)> judge(X509_STORE_CTX_new(),
@@ -67,6 +106,7 @@ absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context)
   X509_VERIFY_PARAM_set_auth_level(rules, SSL_CTX_get_security_level(context));
   const bool is_believed = X509_verify_cert(judge.get()) == 1;
   ERR_clear_error();
+  if (is_believed && warnings != nullptr) *warnings = WarningsOf(files, judge.get());
   if (is_believed) return absl::OkStatus();
   const int error = X509_STORE_CTX_get_error(judge.get());
   const std::string ca = EscapeControl(files.ca);
@@ -141,7 +181,7 @@ absl::Status TlsIdentity::Check() const {
   absl::Status status = CheckDates(context_, files_.cert);
   if (status.ok()) status = CheckBelieved(files_, context_);
   if (!absl::IsInvalidArgument(status)) return status;
-  return absl::UnauthenticatedError(absl::StrCat("this node's certificate: ", status.message()));
+  return absl::UnauthenticatedError(absl::StrCat("own certificate: ", status.message()));
 }
 
 absl::Status TlsIdentity::ReadPem() {
@@ -153,7 +193,7 @@ absl::Status TlsIdentity::ReadPem() {
   // An intermediate authority, for the nodes of this job alone, is believed without its own, whose
   // others would be believed, too.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context_), X509_V_FLAG_PARTIAL_CHAIN);
-  return CheckBelieved(files_, context_);
+  return CheckBelieved(files_, context_, &warnings_);
 }
 
 SSL_SESSION* TlsIdentity::NewSession(SSL* ssl) const {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -37,10 +38,14 @@ class TlsIdentity {
   TlsIdentity& operator=(const TlsIdentity&) = delete;
 
   // On any thread. Whether other nodes with the same authorities believe this one now: a
-  // certificate may have been valid at the start and not be any more. UNAUTHENTICATED: "this node's
-  // certificate: ", and what OfPem would say.
+  // certificate may have been valid at the start and not be any more. UNAUTHENTICATED: "own
+  // certificate: ", and what OfPem would say; other nodes read it, too.
   absl::Status Check() const;
   bool is_token() const { return is_token_; }
+  // What may end this job though all is well now, a sentence each: a certificate that expires
+  // within kSoonDays, or one that nobody but this machine believes.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  static constexpr int kSoonDays = 7;
   // OpenSSL counts who uses it.
   SSL_CTX* context() const { return context_; }
 
@@ -54,7 +59,8 @@ class TlsIdentity {
                          SSL_SESSION** session);
 
   bool is_token_ = false;
-  PemFiles files_;                 // empty with a token
+  PemFiles files_;  // empty with a token
+  std::vector<std::string> warnings_;
   std::array<uint8_t, 32> key_{};  // of the token
   SSL_CTX* context_ = nullptr;
 };

@@ -22,14 +22,6 @@ namespace {
 // A key with a password is refused, and nobody is asked for it on the terminal.
 int RefusePassword(char*, int, int, void*) { return -1; }
 
-std::string DateText(const ASN1_TIME* date) {
-  tm parts{};
-  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
-  char text[32];
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text;
-}
-
 absl::Status CheckReadable(const std::string& file) {
   struct stat found;
   if (stat(file.c_str(), &found) != 0) return BadFile(file, std::strerror(errno));
@@ -59,6 +51,14 @@ std::string ShortKeyText(const std::string& file) {
 }
 
 }  // namespace
+
+std::string DateText(const ASN1_TIME* date) {
+  tm parts{};
+  if (ASN1_TIME_to_tm(date, &parts) != 1) return "an unknown date";
+  char text[32];
+  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
 
 absl::Status BadFile(const std::string& file, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat(EscapeControl(file), ": ", why));

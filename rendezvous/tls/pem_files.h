@@ -24,6 +24,9 @@ absl::Status UseAuthorities(SSL_CTX* context, const std::string& ca);
 // REQUIRES: `cert` and `key` are both empty, or neither.
 absl::Status CheckPemFiles(const std::string& cert, const std::string& key, const std::string& ca);
 
+// "2026-11-29 21:14:09 UTC".
+std::string DateText(const ASN1_TIME* date);
+
 // That error.
 absl::Status BadFile(const std::string& file, const std::string& why);
 

@@ -65,6 +65,25 @@ TEST_CASE("trust: a store of rank 0's worker is refused where a secret could not
   CHECK_MESSAGE(alone->Wait() == 0, alone->Describe());
 }
 
+TEST_CASE("trust: of one file for several options the option is named of which it is wrong") {
+  Job job;
+  const Certificate authority = MakeAuthority(), own = MakeServerCertificate(authority, "DNS:a");
+  const std::string key = WriteFile(job.File("key"), own.key, 0600);
+  const std::string cert = WriteFile(job.File("cert"), own.certificate);
+  const std::string none = WriteFile(job.File("none"), "none", 0600);
+  const auto trouble = [&](const std::string& cert, const std::string& key, const std::string& ca) {
+    const Node node = job.RunRaw({"coordinator", "--bind=127.0.0.1:0", "--tls_cert=" + cert,
+                                  "--tls_key=" + key, "--tls_ca=" + ca});
+    REQUIRE_MESSAGE(node->Wait() == 122, node->Describe());
+    return node->err();
+  };
+  CHECK(trouble(cert, key, key) ==
+        Contains(": --tls_ca " + key + ": it holds no PEM certificate, but \"PRIVATE KEY\"\n"));
+  CHECK(trouble(cert, cert, cert) ==
+        Contains(": --tls_cert and --tls_key " + cert + ": it holds no PEM private"));
+  CHECK(trouble(none, key, cert) == Contains(": --tls_cert " + none + ": it holds no PEM"));
+}
+
 TEST_CASE("trust: a job that only its own machine can reach says nothing of the network") {
   Job job;
   for (const std::string token : {"", kToken}) {

@@ -43,7 +43,7 @@ TEST_CASE(
   bench.Run();
   CHECK(bench.Step(ContactLost{"timed out"}) == "");
   CHECK(bench.Pass(5s) == "say");
-  const ContactLost expired{.reason = "this node's certificate: c.pem", .is_lasting = true};
+  const ContactLost expired{.reason = "own certificate: c.pem", .is_lasting = true};
   CHECK(bench.Step(expired) == "say");
   CHECK(bench.Step(ContactLost{"timed out"}) == "");
   CHECK(bench.Step(expired) == "");

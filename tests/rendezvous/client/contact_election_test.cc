@@ -204,7 +204,7 @@ TEST_CASE("election: an expired certificate is no leader that is gone") {
 }
 
 TEST_CASE("election: a node whose own certificate has expired does not lead, and ends") {
-  const Hosted expired{.outcome = Hosted::Outcome::kExpired, .text = "this node's certificate: c"};
+  const Hosted expired{.outcome = Hosted::Outcome::kExpired, .text = "own certificate: c"};
   ContactBench running = Follower();
   CHECK(running.Step(kBroken) == "emit lost; look");
   CHECK(running.Step(Saw(Outcome::kVacant)) == "host");

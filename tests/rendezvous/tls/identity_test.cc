@@ -57,8 +57,8 @@ TEST_CASE("identity: a certificate that expires is told apart, by its own machin
   CHECK(expires->Check().ok());
   REQUIRE(testing::Eventually([&] { return !expires->Check().ok(); }));
   CHECK(absl::IsUnauthenticated(expires->Check()));
-  CHECK(expires->Check().message() == Contains("this node's certificate: " + b.files.cert +
-                                               ": the certificate was valid until "));
+  CHECK(expires->Check().message() ==
+        Contains("own certificate: " + b.files.cert + ": the certificate was valid until "));
   CHECK(good->Check().ok());
   for (const bool is_client : {true, false}) {
     const auto [up, down] = is_client ? Talk(expires, good) : Talk(good, expires);
@@ -80,7 +80,7 @@ TEST_CASE(
   const Machine a(dir, "a", MakeServerCertificate(authority, "DNS:a"), authority.certificate);
   const auto identity = a.Read();
   REQUIRE(testing::Eventually([&] { return !identity->Check().ok(); }));
-  CHECK(identity->Check().message() == Contains("this node's certificate: " + a.files.cert +
+  CHECK(identity->Check().message() == Contains("own certificate: " + a.files.cert +
                                                 ": other nodes would refuse it, by what is in " +
                                                 a.files.ca + ": certificate has expired"));
 }
@@ -189,6 +189,46 @@ TEST_CASE("identity: an authority that is not valid today is named with its file
   const std::string begin = machine.files.cert + ": other nodes would refuse it, by what is in " +
                             machine.files.ca + ": certificate has expired (\"an authority ";
   CHECK_MESSAGE(machine.Trouble().starts_with(begin), machine.Trouble());
+}
+
+TEST_CASE("identity: a certificate that expires within a week is warned of, an authority's too") {
+  constexpr long kDay = 24 * 3600;
+  const testing::TempDir dir;
+  const Certificate lasting = MakeAuthority(-kDay, 400 * kDay);
+  const auto warnings = [&](const Certificate& authority, long until_s) {
+    return Machine(dir, "m", MakeServerCertificate(authority, "DNS:a", -kDay, until_s),
+                   authority.certificate)
+        .Read()
+        ->warnings();
+  };
+  CHECK(warnings(lasting, 7 * kDay + 3600).empty());
+  CHECK(TlsIdentity::OfToken("a token")->get()->warnings().empty());
+  const std::string file = dir.File("m.cert");
+  const std::vector<std::string> days = warnings(lasting, 3 * kDay + 3600);
+  REQUIRE(days.size() == 1);
+  CHECK(days[0] == Contains("the certificate in " + file + " expires in 3 days, at 20"));
+  CHECK(warnings(lasting, 2 * 3600 + 60).at(0) == Contains(" expires in 2 hours, at 20"));
+  CHECK(warnings(lasting, 600).at(0) == Contains(" expires in less than an hour, at 20"));
+  const std::vector<std::string> above = warnings(MakeAuthority(-kDay, kDay + 3600), 30 * kDay);
+  REQUIRE(above.size() == 1);
+  CHECK(above[0] == Contains("an authority of the certificate in " + file + " (\""));
+  CHECK(above[0] == Contains("\") expires in 1 day, at 20"));
+}
+
+TEST_CASE("identity: a certificate that stands among its authorities alone is warned of") {
+  constexpr long kLong = 400L * 24 * 3600;
+  const testing::TempDir dir;
+  const Certificate authority = MakeAuthority(-3600, kLong);
+  const Certificate own = MakeServerCertificate(authority, "DNS:a", -3600, kLong);
+  const Machine alone(dir, "alone", own, own.certificate);
+  const std::vector<std::string> warnings = alone.Read()->warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == Contains(alone.files.ca + " holds the certificate in " + alone.files.cert +
+                                " itself and not the authority"));
+  const Machine both(dir, "both", own, own.certificate + authority.certificate);
+  CHECK(both.Read()->warnings().empty());
+  // All nodes of a job may share a certificate that has signed itself.
+  CHECK(Machine(dir, "shared", authority, authority.certificate).Read()->warnings().empty());
 }
 
 }  // namespace
