@@ -34,7 +34,8 @@ TrainerProgress::TrainerProgress(boost::asio::io_context& io,
       say_(std::move(say)),
       core_(interval),
       look_timer_(io),
-      thread_(io) {}
+      thread_(io),
+      last_thread_(io) {}
 
 void TrainerProgress::BeginRound(bool has_rank_0, std::shared_ptr<const StopFile> page) {
   if (has_rank_0 && !endpoint_.ok() && !std::exchange(is_unusable_told_, true)) {
@@ -61,15 +62,16 @@ void TrainerProgress::Look() {
 
 void TrainerProgress::Post(const ProgressNews& news, Duration timeout) {
   const bool is_last = has_ended_;
-  thread_.Start();
+  FileThread& thread = is_last ? last_thread_ : thread_;
+  thread.Start();
   // The work would be done here.
-  if (!thread_.has_thread()) {
+  if (!thread.has_thread()) {
     return Answered(absl::ResourceExhaustedError("no thread is left for it"), is_last);
   }
   is_last_asked_ = is_last;
   const std::string body = ProgressBody(news, UtcText(UnixTimeMs(), 'T'));
   // The thread owns all that it touches: it may be left behind.
-  thread_.Ask<absl::Status>(
+  thread.Ask<absl::Status>(
       "progress", endpoint_->url, timeout,
       [endpoint = *endpoint_, body, limit = timeout - kSlack] {
         return PostToTrainer(endpoint, body, limit);

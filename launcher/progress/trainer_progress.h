@@ -18,8 +18,8 @@
 namespace ddprun::launcher {
 
 // Carries out what ProgressCore decides, on the io_context's thread, which it never holds up: it
-// looks at a word of memory there and asks a thread of its own for the requests. That one begins
-// with the first request.
+// looks at a word of memory there and asks threads of its own for the requests, one of them for the
+// last. Each begins with its first request.
 //
 // Nothing that goes wrong here is the job's failure; the user hears of each kind of it once.
 class TrainerProgress {
@@ -43,7 +43,7 @@ class TrainerProgress {
   // Calls `then` when that has been answered or given up, or at once.
   void AwaitEnd(std::function<void()> then);
   // No request hangs.
-  bool is_idle() const { return thread_.is_idle(); }
+  bool is_idle() const { return thread_.is_idle() && last_thread_.is_idle(); }
 
  private:
   static constexpr Duration kTimeout = std::chrono::seconds(5);
@@ -63,6 +63,7 @@ class TrainerProgress {
   std::shared_ptr<const StopFile> page_;  // null: of no round of this node's
   boost::asio::steady_timer look_timer_;
   FileThread thread_;
+  FileThread last_thread_;  // of the last request, which does not wait for one that hangs
   bool has_ended_ = false;
   bool is_last_asked_ = false;  // and not answered
   bool is_unusable_told_ = false;

@@ -155,12 +155,16 @@ void TrainerServer::Serve() {
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  UniqueFd unheard;
   for (;;) {
-    const UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd fd(accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     {
       const std::lock_guard lock(mutex_);
       if (is_ending_ || !fd.is_open()) return;
-      ++connections_;
+      if (++connections_ == 1 && options_.manner == Manner::kSilentFirst) {
+        unheard = std::move(fd);
+        continue;
+      }
       talking_ = fd.get();
     }
     Talk(fd.get());

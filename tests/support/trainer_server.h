@@ -29,8 +29,9 @@ class TrainerServer {
  public:
   enum class Manner {
     kProper,
-    kSilent,   // accepts and says nothing, for as long as it lives
-    kGarbage,  // what it says is no HTTP
+    kSilent,       // accepts and says nothing, for as long as it lives
+    kSilentFirst,  // the same of the first connection; those behind it are served
+    kGarbage,      // what it says is no HTTP
   };
   struct Options {
     // None: plain HTTP.

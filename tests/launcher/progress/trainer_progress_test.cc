@@ -141,6 +141,19 @@ TEST_CASE("trainer progress: a server that never answers is given up, and the us
   CHECK(node.said[0] == Contains("no answer in time; the job is not affected"));
 }
 
+TEST_CASE("trainer progress: the last request does not stand behind one that hangs") {
+  TrainerServer server({.manner = TrainerServer::Manner::kSilentFirst});
+  Node node(server.Url());
+  node.progress->BeginRound(true, node.page);
+  node.Report(1, 4);
+  REQUIRE(node.RunUntil([&] { return server.connections() == 1; }));
+  REQUIRE(node.End(true));
+  REQUIRE(server.taken().size() == 1);
+  CHECK(server.taken()[0].percent == 100);
+  CHECK(node.said.empty());
+  CHECK_FALSE(node.progress->is_idle());
+}
+
 TEST_CASE("trainer progress: a round without rank 0 here tells nothing more") {
   TrainerServer server({});
   Node node(server.Url());
