@@ -137,6 +137,9 @@ absl::StatusOr<ProcessBaseline> PrepareProcess(const LaunchConfig& config,
   absl::Status status = PrepareAgentProcess(baseline, BitsOf(config.more_stop_signals) | asks);
   if (status.ok()) status = ProvideDescriptors(config);
   if (!status.ok()) return status;
+  // A shell starts a background job with these ignored, but ddprun takes them as orders, which its
+  // workers are to hear: they would let the whole grace go by.
+  baseline.ignored_signals &= ~(BitOf(SIGINT) | BitOf(SIGQUIT));
   // Slurm sends its notice to all processes of a step. TERM is the exception: programs end by it.
   if (config.preempt_signal != SIGTERM) baseline.ignored_signals |= asks;
   return baseline;

@@ -332,5 +332,19 @@ TEST_CASE("signals: a node that has succeeded and waits for the verdict ends wit
   }
 }
 
+TEST_CASE(
+    "signals: SIGINT stops a background job of a shell, which starts it with SIGINT ignored") {
+  for (const int signal : {SIGINT, SIGQUIT}) {
+    Job job;
+    const auto ddprun =
+        job.RunProgram({"/bin/sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh", Runfile("ddprun"),
+                        "--standalone", "--shutdown_timeout=6000", Runfile("tests/e2e/toy_worker"),
+                        "touch:" + job.File("up"), "wait"});
+    REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
+    ddprun->Signal(signal);
+    CHECK_MESSAGE(ddprun->Wait() == 128 + signal, ddprun->Describe());
+  }
+}
+
 }  // namespace
 }  // namespace ddprun::testing
