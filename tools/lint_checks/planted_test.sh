@@ -163,6 +163,17 @@ echo 'Run({});' | tee "$tree/tests/a_test.cc" >"$tree/tests/b_test.cc"
 finds "tests/a_test.cc does not use kGate: tests/gates/gates.h lists it" gates
 echo 'getenv("DDPRUN_TEST_OTHER")' >"$tree/launcher/a.cc"
 finds "launcher/a.cc: the product names DDPRUN_TEST_OTHER" gates
+
+variables() { (cd "$tree" && find . -type f -printf '%P\n' | "$OLDPWD/$here/variables.py"); }
+finds "no list \`known\` in launcher/cli/cli.cc" variables
+mkdir -p "$tree"/{launcher/cli,rendezvous}
+echo 'known = {"TOKEN", "CLUSTER"};' >"$tree/launcher/cli/cli.cc"
+echo '"DDPRUN_TOKEN", "DDPRUN_CLUSTER", "no DDPRUN_VARIABLE"' >"$tree/launcher/a.cc"
+accepts variables
+echo '"DDPRUN_ROUND"' >"$tree/rendezvous/b.cc"
+finds "rendezvous/b.cc: launcher/cli/cli.cc does not know DDPRUN_ROUND" variables
+echo '"DDPRUN_TOKEN"' | tee "$tree/launcher/a.cc" >"$tree/rendezvous/b.cc"
+finds "launcher/cli/cli.cc: nothing reads or sets DDPRUN_CLUSTER" variables
 sed 's/ --with-etcd//' Dockerfile >"$scratch/Dockerfile"
 finds "does not install by: tools/setup --with-etcd" $here/dockerfile.sh "$scratch/Dockerfile"
 sed 's/ --with-etcd/& --with-gold/' Dockerfile >"$scratch/Dockerfile"
