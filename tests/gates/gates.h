@@ -5,6 +5,7 @@
 //
 //   kFileGate    tests/e2e/descriptors_test.cc tests/e2e/hung_files_test.cc
 //   kSpawnGate   tests/e2e/cgroup_test.cc tests/e2e/one_node_test.cc tests/e2e/signals_test.cc
+//   kSpawnGate   tests/e2e/oom_test.cc
 //   kSysRoot     tests/e2e/placement_test.cc
 //   kSharedDisk  tests/e2e/token_test.cc tests/slurm/slurm_test.cc
 //   kCheckFault  tests/e2e/check_test.cc

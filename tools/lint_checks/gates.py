@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """gates.py: the gates of tests are in no source of the product, and each is listed with the tests that use it.
 
-Reads from standard input the paths of the project's files. tests/gates/gates.h has a line for each gate,
+Reads from standard input the paths of the project's files. tests/gates/gates.h has lines for each gate,
 "//   kGate  tests/a_test.cc tests/b_test.cc", and its constant. What is wrong is one line each.
 """
 
@@ -24,7 +24,9 @@ def main():
         if path.startswith(PRODUCT):
             found += [f"{path}: the product names {name}" for name in re.findall(r"DDPRUN_TEST_\w*", text_of(path))]
     header = text_of(HEADER) if HEADER in paths else ""
-    listed = {gate: set(files.split()) for gate, files in re.findall(r"^//   (k\w+) +(tests/.*)$", header, re.M)}
+    listed = {}
+    for gate, files in re.findall(r"^//   (k\w+) +(tests/.*)$", header, re.M):
+        listed.setdefault(gate, set()).update(files.split())
     gates = dict(re.findall(r'char (k\w+)\[\] = "(DDPRUN_TEST_\w+)"', header))
     tests = {path: text_of(path) for path in paths if path.startswith("tests/") and not path.startswith("tests/gates/")}
     if not gates or not tests:

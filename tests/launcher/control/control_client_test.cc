@@ -108,6 +108,14 @@ TEST_CASE("control client: nobody there, and nobody who answers, are said in tim
 TEST_CASE("control client: an answer that ends too early, or is none, is an error") {
   const absl::Status nothing = AskOdd(Hear).status();
   CHECK(absl::IsUnavailable(nothing));
+  CHECK(nothing.message() == Contains(" has not taken the question: it has ended, or too many "));
+  // With the question unread the connection is reset, which is no answer's middle either.
+  const absl::Status unread = AskOdd([](int fd) {
+                                pollfd asked{fd, POLLIN, 0};
+                                poll(&asked, 1, 20'000);
+                              }).status();
+  CHECK(absl::IsUnavailable(unread));
+  CHECK(unread.message() == Contains(" has not taken the question: it has ended, or too many "));
   const absl::Status half = AskOdd([](int fd) {
                               Hear(fd);
                               Say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
