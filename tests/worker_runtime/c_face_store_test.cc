@@ -216,8 +216,9 @@ ddp_code CodeWith(decltype(ddp_store::set) set) {
       .context = nullptr,
       .set = set,
       .get = [](void*, const char*, int64_t, ddp_answer*) -> ddp_code { return DDP_NOT_FOUND; },
-      .check = [](void*, const char* const*, size_t, int*, ddp_answer*) -> ddp_code {
-        return DDP_UNAVAILABLE;
+      .check = [](void*, const char* const*, size_t, int* are_there, ddp_answer*) -> ddp_code {
+        *are_there = 0;
+        return DDP_OK;
       },
       .set_if_absent = nullptr,
       .address = nullptr,
@@ -234,35 +235,35 @@ TEST_CASE("c store: the functions' own errors come out with their words") {
           ddp_answer_error(answer, "the disk is full");
           return ddp_code{DDP_RESOURCE_EXHAUSTED};
         }) == DDP_RESOURCE_EXHAUSTED);
-  CHECK(ddp_error_text() == "the program's store: set \"ddp/hello/0\": the disk is full"s);
+  CHECK(ddp_error_text() == "the program's store: set \"ddp/session\": the disk is full"s);
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) {
           return ddp_code{DDP_UNAVAILABLE};
         }) == DDP_UNAVAILABLE);
-  CHECK(ddp_error_text() == "the program's store: set \"ddp/hello/0\": UNAVAILABLE"s);
+  CHECK(ddp_error_text() == "the program's store: set \"ddp/session\": UNAVAILABLE"s);
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) {
           return ddp_code{-3};
         }) == DDP_UNKNOWN);
-  CHECK(ddp_error_text() == "the program's store: set \"ddp/hello/0\": code -3"s);
+  CHECK(ddp_error_text() == "the program's store: set \"ddp/session\": code -3"s);
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) -> ddp_code {
           throw std::runtime_error("out of paper");
         }) == DDP_INTERNAL);
   CHECK(ddp_error_text() ==
-        "the program's store: set \"ddp/hello/0\": an exception: out of paper"s);
+        "the program's store: set \"ddp/session\": an exception: out of paper"s);
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) -> ddp_code {
           throw std::bad_alloc();
         }) == DDP_RESOURCE_EXHAUSTED);
-  CHECK(ddp_error_text() == "the program's store: set \"ddp/hello/0\": there is no memory left"s);
+  CHECK(ddp_error_text() == "the program's store: set \"ddp/session\": there is no memory left"s);
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) -> ddp_code {
           throw 7;
         }) == DDP_INTERNAL);
   CHECK(ddp_error_text() ==
-        "the program's store: set \"ddp/hello/0\": an exception of an unknown type"s);
+        "the program's store: set \"ddp/session\": an exception of an unknown type"s);
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer* answer) {
           ddp_answer_value(answer, "x", static_cast<size_t>(-1));
           return ddp_code{DDP_OK};
         }) == DDP_INTERNAL);
   CHECK(std::string(ddp_error_text())
-            .starts_with("the program's store: set \"ddp/hello/0\": its answer could not be taken: "
+            .starts_with("the program's store: set \"ddp/session\": its answer could not be taken: "
                          "an exception: "));
   // Where `set` is well, `get` is next.
   CHECK(CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) {

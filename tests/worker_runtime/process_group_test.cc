@@ -330,8 +330,10 @@ int AttemptTwice(int rank, int world_size, bool is_rank_0_first) {
   (*first)->store()->Set("taken", "by the first attempt").IgnoreError();
   std::map<std::string, std::string> old;
   std::vector<std::string> watched = {"ddp/session"};
-  for (int other = 1; other < world_size; ++other)
-    watched.push_back(absl::StrCat("ddp/hello/", other));
+  const std::string session = whole->Get("ddp/session", kTimeout).value_or("");
+  for (int other = 1; other < world_size; ++other) {
+    watched.push_back(absl::StrCat("ddp/", session.substr(0, session.find('/')), "/hello/", other));
+  }
   for (const std::string& key : watched) old[key] = whole->Get(key, kTimeout).value_or("");
   if (CheckSum(**first) != 0) return 1;
   if (!(*first)->store()->Check({"taken"}).value_or(false)) return Wrong("the key is not there");

@@ -130,7 +130,7 @@ TEST_CASE("stop: its keys in the store are no other group's") {
           Store::Connect("127.0.0.1", static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT"))),
                          std::chrono::seconds(30));
       if (!store.ok()) return Wrong(store.status().ToString());
-      const std::string key = has_round ? "ddp/7.1/group/1/plan" : "ddp/hello/0";
+      const std::string key = has_round ? "ddp/7.1/group/1/plan" : "ddp/session";
       if ((*store)->Check({key}).value_or(true)) return Wrong(key + " is there");
       if (!(*store)->Check({"stop/" + key}).value_or(false)) return Wrong(key + " is not there");
       RankProcesses::Say("well");
