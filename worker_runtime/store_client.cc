@@ -282,6 +282,8 @@ absl::StatusOr<std::unique_ptr<Store>> ConnectStore(const std::string& host, uin
     } else {
       status = connection.status();
     }
+    // A limit of this process, which nothing that comes raises.
+    if (absl::IsResourceExhausted(status)) return status;
     // Half to all of the pause: thousands of ranks start in the same instant.
     const Milliseconds jittered(
         std::uniform_int_distribution<int64_t>(pause.count() / 2, pause.count())(random));

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/refused.h"
 
 namespace ddp::internal {
 namespace {
@@ -30,8 +31,7 @@ constexpr milliseconds kPerAddress{5000};
 constexpr size_t kReadSize = 64 << 10;
 
 absl::Status Gone(const char* what, int error) {
-  return absl::UnavailableError(
-      absl::StrCat("store connection: ", what, ": ", std::strerror(error)));
+  return absl::UnavailableError(absl::StrCat("store connection: ", what, ": ", RefusedText(error)));
 }
 
 // OK when `events` (or an error, which the next call reports) are there.
@@ -88,8 +88,8 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Dead
       shared->is_done = true;
       shared->is_done_changed.notify_all();
     }).detach();
-  } catch (const std::system_error& error) {
-    return absl::UnavailableError(absl::StrCat("resolve ", host, ": no thread: ", error.what()));
+  } catch (const std::system_error&) {
+    return NoThread(absl::StrCat("resolve ", host));
   }
   std::unique_lock lock(shared->mutex);
   while (!shared->is_done) {
@@ -112,7 +112,7 @@ absl::StatusOr<ddprun::UniqueFd> ConnectTo(const addrinfo& address, Deadline dea
                                            const Clock& clock) {
   ddprun::UniqueFd fd(
       socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
-  if (!fd.is_open()) return Gone("socket", errno);
+  if (!fd.is_open()) return Refused("store connection: socket", errno);
   if (connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
     // EINTR: the attempt goes on in the background, as with EINPROGRESS.
     if (errno != EINPROGRESS && errno != EINTR) return Gone("connect", errno);

@@ -1,9 +1,11 @@
 """How groups over "ddp" form: one scenario, which is named. Run under ddprun with two ranks.
 
-forming.py no-pauses | interrupt
+forming.py no-pauses | interrupt | descriptors | out-of-descriptors |
+           out-of-memory
 """
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -34,6 +36,44 @@ def interrupt(rank):
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         raised(dist.new_group, KeyboardInterrupt)
     dist.barrier()
+
+
+def _open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def descriptors(rank):
+    """A group of one node has its memory and its port, and a connection to each rank on the first,
+    to the first on the others."""
+    groups = [dist.new_group() for _ in range(2)]
+    before = _open_files()
+    groups += [dist.new_group() for _ in range(10)]
+    assert _open_files() - before <= 10 * 3, (before, _open_files())
+    for group in groups:
+        dist.all_reduce(torch.ones(1), group=group)
+        dist.destroy_process_group(group)
+    assert _open_files() < before, (before, _open_files())
+
+
+def _form_until_it_fails():
+    groups = []
+    while True:
+        groups.append(dist.new_group())
+        dist.all_reduce(torch.ones(1), group=groups[-1])
+
+
+def out_of_descriptors(_rank):
+    """Ends by an exception that names the limit."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files() + 40, 4096))
+    _form_until_it_fails()
+
+
+def out_of_memory(_rank):
+    """Likewise of address space, which threads need as well."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20), resource.RLIM_INFINITY))
+    _form_until_it_fails()
 
 
 if __name__ == "__main__":

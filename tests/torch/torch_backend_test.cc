@@ -121,6 +121,21 @@ TEST_CASE("torch: a group forms without pauses, and Ctrl-C ends the wait for its
   for (const char* scenario : {"no-pauses", "interrupt"}) CheckPasses(2, "forming.py", {scenario});
 }
 
+TEST_CASE("torch: a group has few descriptors, and gives them back") {
+  CheckPasses(2, "forming.py", {"descriptors"});
+}
+
+TEST_CASE("torch: a group for which there is nothing left is an exception that names the limit") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  for (const auto& [scenario, limit] : std::map<std::string, std::string>{
+           {"out-of-descriptors", "(ulimit -n)"}, {"out-of-memory", "(ulimit -v)"}}) {
+    Subprocess job(Job(2, "forming.py", {scenario}), Environment());
+    CHECK_MESSAGE(job.Wait(kPatience) == 1, job.Describe());
+    CHECK_MESSAGE(job.err() == Contains("DistBackendError: ddp: "), job.Describe());
+    CHECK_MESSAGE(job.err() == Contains(limit), job.Describe());
+  }
+}
+
 TEST_CASE("torch: a rank that dies is named to the other, in messages and collectives") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Subprocess job(Job(2, "endings.py", {"die"}), Environment());

@@ -1,6 +1,7 @@
 #include "worker_runtime/comm/form_group.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <numeric>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "worker_runtime/comm/nccl/nccl_encryption.h"
 #include "worker_runtime/comm/nccl/op_memory.h"
 #include "worker_runtime/comm/queued_communicator.h"
+#include "worker_runtime/comm/refused.h"
 #include "worker_runtime/comm/shm/shm_engine.h"
 #include "worker_runtime/comm/tcp/tcp_engine.h"
 #include "worker_runtime/gpu/gpu_runtime.h"
@@ -54,7 +56,23 @@ std::string Encode(const Announcement& announcement) {
   return absl::StrCat(Encode(announcement.capabilities), "\n", announcement.message_port);
 }
 
+std::string EncodeFailure(const absl::Status& status) {
+  return absl::StrCat(kFailurePrefix, static_cast<int>(status.code()), " ",
+                      std::string(status.message()));
+}
+
+// Ok: the text tells of no failure.
+absl::Status FailureIn(const std::string& text) {
+  const size_t prefix = sizeof kFailurePrefix - 1;
+  if (text.compare(0, prefix, kFailurePrefix) != 0) return absl::OkStatus();
+  const int code = std::atoi(text.c_str() + prefix);
+  const size_t space = text.find(' ', prefix);
+  return absl::Status(static_cast<absl::StatusCode>(code),
+                      text.substr(std::min(space, text.size() - 1) + 1));
+}
+
 absl::StatusOr<Announcement> DecodeAnnouncement(const std::string& text) {
+  if (absl::Status failure = FailureIn(text); !failure.ok()) return failure;
   const std::pair<std::string, std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', 1));
   auto capabilities = DecodeCapabilities(lines.first);
   if (!capabilities.ok()) return capabilities.status();
@@ -127,10 +145,7 @@ absl::StatusOr<Decision> Decide(Store& store, const GroupMember& member, const A
 absl::StatusOr<Decision> DecideAndTell(Store& store, const GroupMember& member,
                                        const Announcement& own, Clock::time_point deadline) {
   auto decision = Decide(store, member, own, deadline);
-  const std::string text =
-      decision.ok() ? Encode(*decision)
-                    : absl::StrCat(kFailurePrefix, static_cast<int>(decision.status().code()), " ",
-                                   std::string(decision.status().message()));
+  const std::string text = decision.ok() ? Encode(*decision) : EncodeFailure(decision.status());
   absl::Status told = store.Set(kPlanKey, text);
   if (!decision.ok()) return decision;
   if (!told.ok()) return told;
@@ -145,13 +160,7 @@ absl::StatusOr<Decision> Follow(Store& store, const GroupMember& member,
     return absl::DeadlineExceededError(TimeoutMessage(member, {0}));
   }
   if (!text.ok()) return text.status();
-  const size_t prefix = sizeof kFailurePrefix - 1;
-  if (text->compare(0, prefix, kFailurePrefix) == 0) {
-    const int code = std::atoi(text->c_str() + prefix);
-    const size_t space = text->find(' ', prefix);
-    return absl::Status(static_cast<absl::StatusCode>(code),
-                        text->substr(std::min(space, text->size() - 1) + 1));
-  }
+  if (absl::Status failure = FailureIn(*text); !failure.ok()) return failure;
   return DecodeDecision(*text, member.world_size);
 }
 
@@ -214,6 +223,11 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
   auto host = std::make_unique<QueuedCommunicator>(
       std::move(engine), member.timeout, member.error_file, member.job_ranks,
       plan.is_on_gpus ? HostMemoryCheck(*device) : nullptr, label);
+  if (absl::Status status = host->Start(); !status.ok()) {
+    // The others have a group, and would wait for this rank in it.
+    host->Abort(std::string(status.message()));
+    return status;
+  }
   if (!peers.places.empty()) host->TakeMessages(std::move(peers), std::move(listener), key);
   if (!plan.is_on_gpus) {
     formed.communicator = std::move(host);
@@ -253,6 +267,12 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
         ProbeGpu(member.local_rank, /*needs_nccl=*/true, capabilities.has_key, &device);
   }
   auto listener = ListenForMessages(&capabilities);
+  if (absl::IsResourceExhausted(listener.status())) {
+    absl::Status status = Refused(absl::StrCat("listen on ", capabilities.address), errno);
+    // Best effort: at worst the others wait for their timeout.
+    (void)store.Set(CapabilitiesKey(member.rank), EncodeFailure(status));
+    return status;
+  }
   const uint16_t port = listener.ok() ? ddprun::rendezvous::LocalPort(listener->get()) : 0;
   const Announcement own{capabilities, port};
   absl::Status status = store.Set(CapabilitiesKey(member.rank), Encode(own));

@@ -3,10 +3,10 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/free_memory.h"
+#include "worker_runtime/comm/refused.h"
 
 namespace ddp::internal {
 namespace {
@@ -32,8 +32,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> AllocateHeapBuffer(size_t bytes) {
   // One byte more, since a mapping of nothing is an error.
   void* data = mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("allocate a buffer of ", bytes, " bytes: ", std::strerror(errno)));
+    return Refused(absl::StrCat("allocate a buffer of ", bytes, " bytes"), errno);
   }
   return std::unique_ptr<Buffer>(new HeapBuffer(data, bytes));
 }

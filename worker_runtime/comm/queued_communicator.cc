@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/quiet_thread.h"
+#include "worker_runtime/comm/refused.h"
 #include "worker_runtime/comm/slice.h"
 #include "worker_runtime/counters.h"
 
@@ -76,8 +79,12 @@ QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Engine> engine,
       note_(std::move(error_file), engine_->rank(), std::move(job_ranks),
             [engine = engine_.get()](int of) { return engine->ProcessOf(of); }),
       timeout_(timeout),
-      recorder_(engine_->rank(), engine_->world_size(), engine_->backend(), label),
-      thread_([this] { ThreadMain(); }) {}
+      recorder_(engine_->rank(), engine_->world_size(), engine_->backend(), label) {}
+
+absl::Status QueuedCommunicator::Start() {
+  thread_ = ddprun::StartQuietThread([this] { ThreadMain(); });
+  return thread_.joinable() ? absl::OkStatus() : NoThread("execute the group's operations");
+}
 
 QueuedCommunicator::~QueuedCommunicator() {
   bool is_drained;
@@ -92,7 +99,7 @@ QueuedCommunicator::~QueuedCommunicator() {
     is_stopping_ = true;
   }
   work_arrived_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   if (!has_left_ && error_.ok()) engine_->Leave();
 }
 
@@ -187,8 +194,7 @@ void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock, bool is
   recorder_.Changed(state->op.sequence, FlightState::kRunning, state->started_at);
   lock.unlock();
   // Told before anybody hears of it, since who does may end the process.
-  absl::Status status =
-      note_.Told(state->op.pieces.empty() ? engine_->Run(state->op) : RunPieces(state->op));
+  absl::Status status = note_.Told(Run(state->op));
   lock.lock();
   is_executing_ = false;
   queue_.pop_front();
@@ -204,6 +210,17 @@ void QueuedCommunicator::ExecuteHead(std::unique_lock<std::mutex>& lock, bool is
   if (!error_.ok()) FailQueued();
   if (!queue_.empty()) work_arrived_.notify_one();
   work_done_.notify_all();
+}
+
+// Engines have memory of their own, which may not be there.
+absl::Status QueuedCommunicator::Run(const Op& op) {
+  try {
+    return op.pieces.empty() ? engine_->Run(op) : RunPieces(op);
+  } catch (const std::bad_alloc&) {
+    absl::Status status = NoMemory(Describe(op));
+    engine_->Abort(std::string(status.message()), rank());
+    return status;
+  }
 }
 
 // Those that go together lie one behind the other in memory of ours meanwhile.

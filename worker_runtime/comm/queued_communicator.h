@@ -40,6 +40,8 @@ class QueuedCommunicator final : public HostCommunicator {
   QueuedCommunicator(std::unique_ptr<Engine> engine, std::chrono::milliseconds timeout,
                      std::string error_file, std::vector<int> job_ranks = {},
                      MemoryCheck check_memory = nullptr, const GroupLabel& label = {});
+  // Before the first call. ResourceExhausted: there is no thread for it.
+  absl::Status Start();
   // Lets what is queued finish for a moment, then aborts it.
   ~QueuedCommunicator() override;
 
@@ -78,6 +80,7 @@ class QueuedCommunicator final : public HostCommunicator {
   bool AwaitFor(State& state, std::chrono::milliseconds patience);
   void CountWaited(Clock::time_point since, Clock::time_point until) const;
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
+  absl::Status Run(const Op& op);
   absl::Status RunPieces(const Op& op);
   std::unique_ptr<Work> Refused(absl::Status status);
   std::unique_ptr<Work> Post(const Op& op, bool is_send, int peer, uint64_t tag);

@@ -1,10 +1,12 @@
 #include "worker_runtime/gpu/device.h"
 
 #include <future>
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "worker_runtime/gpu/device_uuid.h"
 #include "worker_runtime/gpu/relaxed_capture.h"
 
@@ -71,7 +73,13 @@ absl::Status Device::Free(std::function<absl::Status()> free,
         return result == kCudaSuccess ? free() : CudaStatus(api, "cuCtxSetCurrent", result);
       });
   std::future<absl::Status> freed = task.get_future();
-  std::thread(std::move(task)).detach();
+  auto shared = std::make_shared<std::packaged_task<absl::Status()>>(std::move(task));
+  std::thread thread = ddprun::StartQuietThread([shared] { (*shared)(); });
+  if (!thread.joinable()) {
+    (*shared)();  // the machine has no thread for it
+  } else {
+    thread.detach();
+  }
   if (freed.wait_for(patience) == std::future_status::ready) return freed.get();
   return absl::DeadlineExceededError(
       absl::StrCat("GPU ", ordinal_, " did not end its work in ", patience.count(), " ms"));

@@ -3,11 +3,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "worker_runtime/comm/messages/message_driver.h"
+#include "worker_runtime/comm/refused.h"
 
 namespace ddp::internal {
 
@@ -59,16 +61,15 @@ Messages::Messages(int rank, MessagePeers peers, ddprun::UniqueFd listener,
       peers_(std::move(peers)),
       listener_(std::move(listener)),
       key_(std::move(key)),
-      group_error_(std::move(group_error)),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+      group_error_(std::move(group_error)) {}
 
 Messages::~Messages() {
   Fail(absl::AbortedError("the communicator was destroyed"));
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
+    Wake();
   }
-  Wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -98,20 +99,10 @@ std::unique_ptr<Work> Messages::Start(Message given) {
   auto message = std::make_shared<Message>(std::move(given));
   message->started_at = Clock::now();
   absl::Status status = Check(*message);
-  if (status.ok() && wake_.get() < 0) {
-    status = absl::ResourceExhaustedError(
-        absl::StrCat(Describe(*message), ": there was no descriptor for messages"));
-  }
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) status = failure_;
-    if (status.ok() && !thread_.joinable()) {
-      thread_ = ddprun::StartQuietThread([this] { MessageDriver(*this).Run(); });
-      if (!thread_.joinable()) {
-        status = absl::ResourceExhaustedError(absl::StrCat(
-            Describe(*message), ": there is no thread for it: ", ddprun::kNoThreadText));
-      }
-    }
+    if (status.ok() && !thread_.joinable()) status = StartThread(*message);
     if (status.ok()) {
       message->id = ++last_id_;
       started_.push_back(message);
@@ -120,8 +111,8 @@ std::unique_ptr<Work> Messages::Start(Message given) {
       message->is_done = true;
       message->ended_at = message->started_at;
     }
+    Wake();
   }
-  Wake();
   return std::make_unique<MessageWork>(*this, std::move(message));
 }
 
@@ -129,11 +120,20 @@ void Messages::Fail(const absl::Status& status) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_.ok()) failure_ = status;
+    Wake();
   }
-  Wake();
+}
+
+// What most groups never need is made for the first message.
+absl::Status Messages::StartThread(const Message& first) {
+  if (!wake_.is_open()) wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.is_open()) return Refused(absl::StrCat(Describe(first), ": eventfd"), errno);
+  thread_ = ddprun::StartQuietThread([this] { MessageDriver(*this).Run(); });
+  return thread_.joinable() ? absl::OkStatus() : NoThread(Describe(first));
 }
 
 void Messages::Wake() {
+  if (!wake_.is_open()) return;
   const uint64_t one = 1;
   // Full is woken, too.
   if (write(wake_.get(), &one, sizeof one) < 0) return;

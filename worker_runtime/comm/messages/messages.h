@@ -65,6 +65,8 @@ class Messages {
   friend class MessageDriver;
 
   absl::Status Check(const Message& message) const;
+  // REQUIRES of both: the caller holds mutex_.
+  absl::Status StartThread(const Message& first);
   void Wake();
 
   const int rank_;
@@ -72,7 +74,6 @@ class Messages {
   const ddprun::UniqueFd listener_;
   const std::shared_ptr<const LinkKey> key_;
   const std::function<absl::Status()> group_error_;
-  const ddprun::UniqueFd wake_;  // an eventfd
 
   std::mutex mutex_;
   std::condition_variable ended_;
@@ -81,6 +82,7 @@ class Messages {
   uint64_t last_id_ = 0;
   absl::Status failure_;
   bool is_stopping_ = false;
+  ddprun::UniqueFd wake_;  // an eventfd, there before the thread
   std::thread thread_;
 };
 

@@ -52,12 +52,13 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(
   std::unique_ptr<NcclCommunicator> made(
       new NcclCommunicator(std::move(device), std::move(communication), std::move(host),
                            std::move(board), std::move(options)));
-  if (absl::Status status = made->queue_.Start(); !status.ok()) {
+  absl::Status status = made->queue_.Start();
+  if (status.ok()) status = made->watchdog_.Start();
+  if (!status.ok()) {
     // The others have a group, and would wait for this rank in it.
     made->host_->Abort(std::string(status.message()));
     return status;
   }
-  made->watchdog_.Start();
   return made;
 }
 

@@ -3,13 +3,16 @@
 #include <utility>
 
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/quiet_thread.h"
 
 namespace ddp::internal {
 
 SideThread::~SideThread() { DDP_CHECK(!thread_.joinable()); }
 
-void SideThread::Start(std::function<void()> work) {
-  thread_ = std::thread([state = state_, work = std::move(work)] { Main(*state, work); });
+bool SideThread::Start(std::function<void()> work) {
+  thread_ =
+      ddprun::StartQuietThread([state = state_, work = std::move(work)] { Main(*state, work); });
+  return thread_.joinable();
 }
 
 void SideThread::Main(State& state, const std::function<void()>& work) {

@@ -39,7 +39,8 @@ class SideThread {
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  void Start(std::function<void()> work);
+  // False: the machine has no thread for it.
+  [[nodiscard]] bool Start(std::function<void()> work);
   // Asks for a run, unless one has not ended yet, and waits for its end, `patience` at most.
   // Returns for how long it has been running: zero when it has ended, or before Start(). REQUIRES:
   // Stop() was not called.

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "worker_runtime/comm/left_peer.h"
+#include "worker_runtime/comm/refused.h"
 
 namespace ddp::internal {
 namespace {
@@ -25,13 +27,16 @@ constexpr std::chrono::microseconds kStagger(100);
 
 }  // namespace
 
-void Watchdog::Start() {
-  asker_.Start([this] {
+absl::Status Watchdog::Start() {
+  const bool can_ask = asker_.Start([this] {
     const absl::Status status = group_.queue.AskDriver();
     const std::lock_guard lock(mutex_);
     found_.Update(status);
   });
-  thread_ = std::thread([this] { Main(); });
+  if (can_ask) thread_ = ddprun::StartQuietThread([this] { Main(); });
+  if (thread_.joinable()) return absl::OkStatus();
+  (void)asker_.Stop(kAnswer);  // it has not run
+  return NoThread("watch the group on GPUs");
 }
 
 void Watchdog::Main() {

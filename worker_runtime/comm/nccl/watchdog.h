@@ -57,7 +57,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  void Start();
+  // ResourceExhausted: there is no thread for it.
+  absl::Status Start();
   // Ends the group with `status`, or with what was said of its end before. Any thread.
   void Fail(absl::Status status, KnownTo known_to);
   // Likewise by the program's wish.

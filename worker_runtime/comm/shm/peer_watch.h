@@ -2,9 +2,12 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_PEER_WATCH_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SHM_PEER_WATCH_H_
 
+#include <atomic>
+#include <memory>
 #include <thread>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "rendezvous/base/unique_fd.h"
 #include "worker_runtime/comm/shm/shm_domain.h"
 
@@ -15,22 +18,26 @@ namespace ddp::internal {
 struct PeerLink {
   int index = 0;
   ddprun::UniqueFd socket;
-  ddprun::UniqueFd pidfd;  // may be closed: not available
+  // Shared by all groups that this process is in with that one. Null: not available.
+  std::shared_ptr<const ddprun::UniqueFd> pidfd;
 };
 
 // Sleeps in poll() on a thread of its own and marks whoever ends in the shared memory.
 class PeerWatch {
  public:
-  // REQUIRES: `domain` outlives this.
-  PeerWatch(ShmDomain& domain, std::vector<PeerLink> links);
+  // REQUIRES: `domain` outlives it. ResourceExhausted: there is no thread for it.
+  static absl::StatusOr<std::unique_ptr<PeerWatch>> Start(ShmDomain& domain,
+                                                          std::vector<PeerLink> links);
   ~PeerWatch();
 
  private:
+  PeerWatch(ShmDomain& domain, std::vector<PeerLink> links)
+      : domain_(domain), links_(std::move(links)) {}
   void ThreadMain();
 
   ShmDomain& domain_;
-  std::vector<PeerLink> links_;
-  ddprun::UniqueFd stop_;
+  const std::vector<PeerLink> links_;
+  std::atomic<bool> is_stopping_{false};
   std::thread thread_;
 };
 

@@ -5,25 +5,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/free_memory.h"
+#include "worker_runtime/comm/refused.h"
 #include "worker_runtime/comm/shm/shm_domain.h"
 
 namespace ddp::internal {
 namespace {
-
-absl::Status ErrnoStatus(const std::string& what) {
-  const int error = errno;
-  const std::string text = absl::StrCat(what, ": ", std::strerror(error));
-  if (error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE) {
-    return absl::ResourceExhaustedError(text);
-  }
-  return absl::InternalError(text);
-}
 
 char* MapShared(int fd, size_t bytes, uint64_t offset, int flags) {
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd,
@@ -38,18 +29,18 @@ absl::StatusOr<ddprun::UniqueFd> ShmDomain::CreateMemory(int ranks) {
       FixedBytes(ranks), absl::StrCat("share memory between ", ranks, " ranks of this node"));
   if (!room.ok()) return room;
   ddprun::UniqueFd memory(memfd_create("ddp-group", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory.is_open()) return ErrnoStatus("memfd_create for the ranks of this node");
+  if (!memory.is_open()) return Refused("memfd_create for the ranks of this node", errno);
   if (ftruncate(memory.get(), static_cast<off_t>(FixedBytes(ranks))) != 0) {
-    return ErrnoStatus(absl::StrCat("size the shared memory to ", FixedBytes(ranks), " bytes"));
+    return Refused(absl::StrCat("size the shared memory to ", FixedBytes(ranks), " bytes"), errno);
   }
   // No rank can take pages from under the others.
   if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
-    return ErrnoStatus("seal the shared memory");
+    return Refused("seal the shared memory", errno);
   }
   // The zeroed pages are valid headers and lines; only the objects' lifetimes have to begin, and
   // they do so here, before anybody else has the memory.
   char* base = MapShared(memory.get(), ControlBytes(ranks), 0, 0);
-  if (base == nullptr) return ErrnoStatus("map the shared memory");
+  if (base == nullptr) return Refused("map the shared memory", errno);
   new (base) GroupHeader();
   for (int i = 0; i < ranks; ++i) new (LinesOf(base) + i) RankLines();
   munmap(base, ControlBytes(ranks));
@@ -60,7 +51,9 @@ absl::StatusOr<std::unique_ptr<ShmDomain>> ShmDomain::Map(ddprun::UniqueFd memor
                                                           std::vector<int> ranks, int index) {
   const size_t bytes = FixedBytes(static_cast<int>(ranks.size()));
   char* base = MapShared(memory.get(), bytes, 0, 0);
-  if (base == nullptr) return ErrnoStatus(absl::StrCat("map ", bytes, " bytes of shared memory"));
+  if (base == nullptr) {
+    return Refused(absl::StrCat("map ", bytes, " bytes of shared memory"), errno);
+  }
   return std::unique_ptr<ShmDomain>(
       new ShmDomain(std::move(memory), base, std::move(ranks), index));
 }
@@ -110,14 +103,17 @@ absl::StatusOr<std::unique_ptr<Buffer>> ShmDomain::Allocate(const Op& op, uint32
   // The pages are taken here, by the rank that will fill them: a lack of memory is an error now
   // rather than a SIGBUS later.
   while (fallocate(memory_.get(), 0, static_cast<off_t>(mine), static_cast<off_t>(stride)) != 0) {
-    if (errno != EINTR) return ErrnoStatus(absl::StrCat("allocate a buffer of ", bytes, " bytes"));
+    const int error = errno;
+    if (error != EINTR) {
+      return Refused(absl::StrCat("allocate a buffer of ", bytes, " bytes"), error);
+    }
   }
   PostFinished(step);
   absl::Status status = AwaitFinished(step, op);
   if (!status.ok()) return status;
   const size_t total = stride * static_cast<size_t>(size());
   char* mapping = MapShared(memory_.get(), total, offset, MAP_POPULATE);
-  if (mapping == nullptr) return ErrnoStatus(absl::StrCat("map a buffer of ", total, " bytes"));
+  if (mapping == nullptr) return Refused(absl::StrCat("map a buffer of ", total, " bytes"), errno);
   end_ = offset + total;
   const int32_t id = ++last_region_;
   {

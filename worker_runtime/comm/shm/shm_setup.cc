@@ -11,12 +11,17 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/nonce.h"
+#include "worker_runtime/comm/refused.h"
 
 namespace ddp::internal {
 namespace {
@@ -46,10 +51,28 @@ bool CheckPeer(int fd, pid_t* pid) {
   return credentials.uid == geteuid();
 }
 
-// Closed for ourselves: ranks that are threads of one process end by closing their socket.
-UniqueFd OpenPidfd(pid_t pid) {
-  if (pid <= 0 || pid == getpid()) return UniqueFd();
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+bool HasEnded(int pidfd) {
+  pollfd polled{pidfd, POLLIN, 0};
+  return poll(&polled, 1, 0) != 0;
+}
+
+// One for each process, however many groups it is in with this one. Null for ourselves: ranks that
+// are threads of one process end by closing their socket.
+std::shared_ptr<const UniqueFd> PidfdOf(pid_t pid) {
+  if (pid <= 0 || pid == getpid()) return nullptr;
+  // Never destroyed: threads may use both while the process ends.
+  static auto& mutex = *new std::mutex();
+  static auto& known = *new std::map<pid_t, std::weak_ptr<const UniqueFd>>();
+  const std::lock_guard lock(mutex);
+  std::erase_if(known, [](const auto& each) { return each.second.expired(); });
+  std::shared_ptr<const UniqueFd> held = known[pid].lock();
+  // The number of a process that has ended may be another one's by now.
+  if (held != nullptr && !HasEnded(held->get())) return held;
+  UniqueFd opened(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!opened.is_open()) return nullptr;
+  held = std::make_shared<const UniqueFd>(std::move(opened));
+  known[pid] = held;
+  return held;
 }
 
 // One byte, which a message must have, and room for one descriptor.
@@ -79,13 +102,18 @@ bool SendMemory(int socket, int memory) {
   return sendmsg(socket, &sent.message, MSG_NOSIGNAL) == 1;
 }
 
-UniqueFd ReceiveMemory(int socket) {
+absl::StatusOr<UniqueFd> ReceiveMemory(int socket, const std::string& who) {
+  const absl::Status has_ended = absl::UnavailableError(absl::StrCat(who, " has ended"));
   DescriptorMessage received;
-  if (recvmsg(socket, &received.message, MSG_CMSG_CLOEXEC) != 1) return UniqueFd();
+  if (recvmsg(socket, &received.message, MSG_CMSG_CLOEXEC) != 1) return has_ended;
+  // The kernel had a descriptor for us, and no room for it here.
+  if ((received.message.msg_flags & MSG_CTRUNC) != 0) {
+    return Refused("take this node's shared memory", EMFILE);
+  }
   cmsghdr* header = CMSG_FIRSTHDR(&received.message);
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
       header->cmsg_len != CMSG_LEN(sizeof(int))) {
-    return UniqueFd();
+    return has_ended;
   }
   int fd;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
@@ -93,8 +121,11 @@ UniqueFd ReceiveMemory(int socket) {
 }
 
 absl::Status SocketStatus(const char* what) {
-  return absl::InternalError(absl::StrCat(what, " for this node's ranks: ", std::strerror(errno)));
+  return Refused(absl::StrCat(what, " for this node's ranks"), errno);
 }
+
+// What the first rank leaves in place of its address, so that the others do not wait for it.
+constexpr char kFailed[] = "failed ";
 
 // The first rank's side.
 class Leader {
@@ -125,7 +156,8 @@ class Leader {
   absl::StatusOr<std::vector<PeerLink>> AwaitAll(Clock::time_point deadline) {
     while (links_.size() + 1 < ranks_.size()) {
       if (Clock::now() >= deadline) return absl::DeadlineExceededError(WhoIsMissing());
-      Poll(deadline);
+      absl::Status status = Poll(deadline);
+      if (!status.ok()) return status;
     }
     return std::move(links_);
   }
@@ -145,11 +177,11 @@ class Leader {
     return absl::StrCat(NameRanks(missing), " did not join the shared memory of this node");
   }
 
-  void Poll(Clock::time_point deadline) {
+  absl::Status Poll(Clock::time_point deadline) {
     std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
     for (const Stranger& stranger : strangers_)
       polled.push_back({stranger.socket.get(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), PollMs(deadline)) < 0) return;
+    if (poll(polled.data(), polled.size(), PollMs(deadline)) < 0) return absl::OkStatus();
     std::vector<Stranger> remaining;
     for (size_t i = 0; i < strangers_.size(); ++i) {
       if (polled[i + 1].revents != 0) {
@@ -159,14 +191,19 @@ class Leader {
       }
     }
     strangers_ = std::move(remaining);
-    if (polled[0].revents != 0 && strangers_.size() <= ranks_.size() + 64) Accept();
+    const bool has_room = strangers_.size() <= ranks_.size() + 64;
+    return polled[0].revents != 0 && has_room ? Accept() : absl::OkStatus();
   }
 
-  void Accept() {
+  absl::Status Accept() {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const bool is_passing = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+    // It stays in the queue, and poll() would say so at once.
+    if (!socket.is_open() && !is_passing) return SocketStatus("accept a connection");
     pid_t pid = 0;
-    if (!socket.is_open() || !CheckPeer(socket.get(), &pid)) return;
+    if (!socket.is_open() || !CheckPeer(socket.get(), &pid)) return absl::OkStatus();
     strangers_.push_back({std::move(socket), pid, Clock::now() + kHelloTimeout});
+    return absl::OkStatus();
   }
 
   // Drops the connection unless it proves itself.
@@ -179,7 +216,7 @@ class Leader {
     }
     if (!SendMemory(stranger.socket.get(), memory_.get())) return;
     has_joined_[hello.index] = true;
-    links_.push_back({hello.index, std::move(stranger.socket), OpenPidfd(stranger.pid)});
+    links_.push_back({hello.index, std::move(stranger.socket), PidfdOf(stranger.pid)});
   }
 
   const std::vector<int> ranks_;
@@ -190,6 +227,30 @@ class Leader {
   std::vector<bool> has_joined_;
   std::vector<PeerLink> links_;
 };
+
+// Best effort: at worst the others wait for their timeout.
+absl::Status Told(Store& store, const std::string& key, absl::Status status) {
+  (void)store.Set(key, absl::StrCat(kFailed, status.message()));
+  return status;
+}
+
+// `status`, or what the first rank has said of its own end.
+absl::Status WithItsWord(Store& store, const std::string& key, const std::string& who,
+                         absl::Status status) {
+  auto value = store.Get(key, std::chrono::seconds(1));
+  if (!value.ok() || !absl::StartsWith(*value, kFailed)) return status;
+  return absl::UnavailableError(
+      absl::StrCat(who, " has none: ", value->substr(sizeof kFailed - 1)));
+}
+
+absl::StatusOr<ShmGroup> GroupOver(std::unique_ptr<ShmDomain> domain, std::vector<PeerLink> links) {
+  auto watch = PeerWatch::Start(*domain, std::move(links));
+  if (!watch.ok()) return watch.status();
+  ShmGroup group;
+  group.domain = std::move(domain);
+  group.watch = *std::move(watch);
+  return group;
+}
 
 absl::StatusOr<ShmGroup> Lead(Store& store, const std::string& key, std::vector<int> ranks,
                               Clock::time_point deadline) {
@@ -203,11 +264,9 @@ absl::StatusOr<ShmGroup> Lead(Store& store, const std::string& key, std::vector<
   absl::Status status = leader.Publish(store, key);
   if (!status.ok()) return status;
   auto links = leader.AwaitAll(deadline);
-  if (!links.ok()) return links.status();
-  ShmGroup group;
-  group.domain = std::move(*domain);
-  group.watch = std::make_unique<PeerWatch>(*group.domain, std::move(*links));
-  return group;
+  // While the connections stand: who sees them end looks for a word on it.
+  if (!links.ok()) return Told(store, key, links.status());
+  return GroupOver(*std::move(domain), *std::move(links));
 }
 
 absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vector<int> ranks,
@@ -222,6 +281,7 @@ absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vecto
     return absl::Status(value.status().code(),
                         absl::StrCat(who, " did not come: ", value.status().message()));
   }
+  if (absl::StartsWith(*value, kFailed)) return WithItsWord(store, key, who, absl::OkStatus());
   Hello hello{};
   hello.index = index;
   const size_t space = value->find(' ');
@@ -240,30 +300,34 @@ absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vecto
               static_cast<socklen_t>(name.size())) != 0 ||
       !CheckPeer(socket.get(), &pid) ||
       send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) {
-    return absl::UnavailableError(absl::StrCat(who, " cannot be reached: ", std::strerror(errno)));
+    return WithItsWord(
+        store, key, who,
+        absl::UnavailableError(absl::StrCat(who, " cannot be reached: ", std::strerror(errno))));
   }
   pollfd polled{socket.get(), POLLIN, 0};
   while (poll(&polled, 1, PollMs(deadline)) <= 0) {
     if (Clock::now() < deadline) continue;
     return absl::DeadlineExceededError(absl::StrCat(who, " did not answer"));
   }
-  UniqueFd memory = ReceiveMemory(socket.get());
-  if (!memory.is_open()) return absl::UnavailableError(absl::StrCat(who, " has ended"));
-  auto domain = ShmDomain::Map(std::move(memory), std::move(ranks), index);
+  auto memory = ReceiveMemory(socket.get(), who);
+  if (absl::IsUnavailable(memory.status())) return WithItsWord(store, key, who, memory.status());
+  if (!memory.ok()) return memory.status();
+  auto domain = ShmDomain::Map(*std::move(memory), std::move(ranks), index);
   if (!domain.ok()) return domain.status();
-  ShmGroup group;
-  group.domain = std::move(*domain);
   std::vector<PeerLink> links;
-  links.push_back({0, std::move(socket), OpenPidfd(pid)});
-  group.watch = std::make_unique<PeerWatch>(*group.domain, std::move(links));
-  return group;
+  links.push_back({0, std::move(socket), PidfdOf(pid)});
+  return GroupOver(*std::move(domain), std::move(links));
 }
 
 }  // namespace
 
 absl::StatusOr<ShmGroup> JoinShmGroup(Store& store, const std::string& key, std::vector<int> ranks,
                                       int index, Clock::time_point deadline) {
-  if (index == 0) return Lead(store, key, std::move(ranks), deadline);
+  if (index == 0) {
+    auto group = Lead(store, key, std::move(ranks), deadline);
+    if (!group.ok()) return Told(store, key, group.status());
+    return group;
+  }
   return Follow(store, key, std::move(ranks), index, deadline);
 }
 

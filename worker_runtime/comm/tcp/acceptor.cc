@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/net/listening_socket.h"
 #include "worker_runtime/comm/make_nonce.h"
+#include "worker_runtime/comm/refused.h"
 
 namespace ddp::internal {
 namespace {
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& ad
       ddprun::rendezvous::OpenListeningSocket(found->ai_addr, found->ai_addrlen, kBacklog);
   if (!socket.is_open()) {
     return absl::UnavailableError(
-        absl::StrCat("rank ", rank, " cannot listen on ", address, ": ", std::strerror(errno)));
+        absl::StrCat("rank ", rank, " cannot listen on ", address, ": ", RefusedText(errno)));
   }
   const uint16_t port = ddprun::rendezvous::LocalPort(socket.get());
   return std::unique_ptr<Acceptor>(
@@ -54,7 +55,8 @@ absl::StatusOr<std::vector<Acceptor::Peer>> Acceptor::Await(std::vector<int> exp
     if (is_stopped_) return absl::CancelledError("stopped listening");
     if (Clock::now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat(NameRanks(expected_), " did not connect to rank ", rank_));
+          absl::StrCat(NameRanks(expected_), " did not connect to rank ", rank_,
+                       refused_ == 0 ? "" : absl::StrCat(": accept: ", RefusedText(refused_))));
     }
     Poll(deadline);
   }
@@ -111,7 +113,10 @@ void Acceptor::AcceptAll() {
     if (!stranger.socket.is_open()) {
       // EMFILE, ENFILE, ENOBUFS, ENOMEM: it stays in the queue and poll() would say so at once.
       const bool is_passing = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
-      if (!is_passing) std::this_thread::sleep_for(kAcceptRest);
+      if (!is_passing) {
+        refused_ = errno;
+        std::this_thread::sleep_for(kAcceptRest);
+      }
       return;
     }
     stranger.since = Clock::now();

@@ -78,6 +78,7 @@ class Acceptor {
   // Of the thread in Await().
   ddprun::UniqueFd socket_;
   std::vector<int> expected_;
+  int refused_ = 0;  // the last error of accept() that is no passing one
   std::vector<Stranger> strangers_;
   std::vector<Peer> peers_;
 };

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <new>
 #include <string>
 #include <utility>
 
@@ -74,9 +75,13 @@ absl::Status Unusable(const std::string& why) {
 
 LinkCipher::LinkCipher(const LinkCryptoFunctions& functions, const Key& key, bool is_sealing)
     : functions_(functions), context_(functions.EVP_CIPHER_CTX_new()) {
-  DDP_CHECK(context_ != nullptr);
-  DDP_CHECK(functions_.EVP_CipherInit_ex(context_, functions_.EVP_aes_256_gcm(), nullptr,
-                                         key.data(), nullptr, is_sealing ? 1 : 0) == 1);
+  // The library has no other reason to refuse than that there is no memory.
+  if (context_ == nullptr) throw std::bad_alloc();
+  if (functions_.EVP_CipherInit_ex(context_, functions_.EVP_aes_256_gcm(), nullptr, key.data(),
+                                   nullptr, is_sealing ? 1 : 0) != 1) {
+    functions_.EVP_CIPHER_CTX_free(context_);
+    throw std::bad_alloc();
+  }
 }
 
 LinkCipher::~LinkCipher() { functions_.EVP_CIPHER_CTX_free(context_); }

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <memory>
 
+#include "worker_runtime/comm/refused.h"
+
 namespace ddp::internal {
 
 absl::StatusOr<ddprun::UniqueFd> BeginConnect(const std::string& address, const std::string& port) {
@@ -21,7 +23,7 @@ absl::StatusOr<ddprun::UniqueFd> BeginConnect(const std::string& address, const 
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   ddprun::UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.is_open()) return absl::UnavailableError(std::strerror(errno));
+  if (!fd.is_open()) return Refused("socket", errno);
   if (connect(fd.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
     return absl::UnavailableError(std::strerror(errno));
   }

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "worker_runtime/comm/host_key.h"
+#include "worker_runtime/comm/refused.h"
 #include "worker_runtime/comm/tcp/acceptor.h"
 #include "worker_runtime/comm/tcp/sockets.h"
 
@@ -157,15 +159,17 @@ class Listener {
 
   Listener(std::unique_ptr<Acceptor> acceptor, std::vector<int> expected,
            Clock::time_point deadline)
-      : acceptor_(std::move(acceptor)), thread_([this, expected = std::move(expected), deadline] {
+      : acceptor_(std::move(acceptor)),
+        thread_(ddprun::StartQuietThread([this, expected = std::move(expected), deadline] {
           peers_ = acceptor_->Await(expected, deadline);
-        }) {}
+        })) {}
   ~Listener() {
     acceptor_->Stop();
     if (thread_.joinable()) thread_.join();
   }
 
-  // Waits for all that are expected. Once.
+  bool is_running() const { return thread_.joinable(); }
+  // Waits for all that are expected. Once. REQUIRES: it is running.
   Peers Finish() {
     thread_.join();
     return std::move(peers_);
@@ -199,6 +203,7 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
     if (!acceptor.ok()) return acceptor.status();
     const uint16_t port = (*acceptor)->port();
     listener = std::make_unique<Listener>(std::move(*acceptor), std::move(to_accept), deadline);
+    if (!listener->is_running()) return NoThread("listen for the links to other nodes");
     absl::Status status = store.Set(PortKey(self.rank), absl::StrCat(port));
     if (!status.ok()) return status;
   }

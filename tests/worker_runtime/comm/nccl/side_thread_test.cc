@@ -16,7 +16,7 @@ constexpr auto kLong = 60s;
 TEST_CASE("side thread: a run ends before who asked for it goes on") {
   SideThread thread;
   int runs = 0;
-  thread.Start([&] { ++runs; });
+  REQUIRE(thread.Start([&] { ++runs; }));
   for (int i = 1; i <= 100; ++i) {
     CHECK(thread.Run(kLong) == Duration::zero());
     CHECK(runs == i);
@@ -30,10 +30,10 @@ TEST_CASE("side thread: who asks does not hang with a run, which is not asked fo
   const std::shared_future<void> answer = promise.get_future().share();
   std::atomic<int> runs = 0;
   SideThread thread;
-  thread.Start([&] {
+  REQUIRE(thread.Start([&] {
     ++runs;
     answer.wait();
-  });
+  }));
   const Duration silence = thread.Run(1ms);
   CHECK(silence >= 1ms);
   CHECK(thread.Run(1ms) > silence);
@@ -48,10 +48,10 @@ TEST_CASE("side thread: one that does not end is left to itself") {
   SideThread thread;
   std::promise<void> begun;
   // The thread may outlive this test and the static objects: what it waits for is its own.
-  thread.Start([&begun, answer = never.get_future().share()] {
+  REQUIRE(thread.Start([&begun, answer = never.get_future().share()] {
     begun.set_value();
     answer.wait();
-  });
+  }));
   CHECK(thread.Run(1ms) > Duration::zero());
   begun.get_future().wait();  // one that Stop() finds not begun is left out
   CHECK_FALSE(thread.Stop(1ms));

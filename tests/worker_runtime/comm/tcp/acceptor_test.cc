@@ -201,7 +201,7 @@ TEST_CASE("acceptor: an address that is none of ours is refused by name") {
   CHECK(refusal("") == "rank 3 has no address to listen on: \"\"");
   CHECK(refusal("node-7") == "rank 3 has no address to listen on: \"node-7\"");
   CHECK(refusal("192.0.2.1") ==
-        "rank 3 cannot listen on 192.0.2.1: Cannot assign requested address");
+        "rank 3 cannot listen on 192.0.2.1: Cannot assign requested address (EADDRNOTAVAIL)");
 }
 
 // How often this thread has given up the processor by itself.
