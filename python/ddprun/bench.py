@@ -1,21 +1,27 @@
 """Compares the backend "ddp" with Gloo on this machine:
 
-    python -m ddprun.bench [--ranks 2,4] [--models mlp,wide,transformer] [--steps 30]
+    python -m ddprun.bench [--ranks 2,4] [--models mlp,wide,transformer] [--steps 30] [--seconds 150]
     ddprun --nnodes=2 --rdzv_endpoint=HOST:29400 -m ddprun.bench    # on each of two hosts
 
 Each number of ranks is a run of its own; under a launcher its ranks are the one run. In it the two
 take five turns: some steps over the one, some over the other. The figures are medians of rank 0. A
 rank computes on one thread. "alone" is a step without DDP, "free" one of DDP whose all-reduce costs
 nothing: no backend can be faster than that.
+
+Where the time does not do, a row has fewer steps or turns and says so. What is measured is told on
+stderr. Nothing is written to a disk, and the ranks end with whoever started them.
 """
 
 import argparse
+import ctypes
+import functools
 import gc
 import math
+import multiprocessing.connection
 import os
+import signal
 import statistics
 import sys
-import tempfile
 import time
 
 import torch
@@ -30,6 +36,9 @@ COLUMNS = ("alone", "free", *BACKENDS)
 SMALL_CALLS = 300
 TURNS = 5
 WARM_UP = 3
+# What a run takes beside its steps: its processes start, import PyTorch and make their models.
+START_S = 10
+_PR_SET_PDEATHSIG = 1
 
 
 def _perceptron(width, depth):
@@ -115,66 +124,212 @@ def _one_step(backend, model, optimizer, data, target):
     return 1000 * (time.perf_counter() - started)
 
 
-def _steps(groups, name, steps):
+class _Progress:
+    """What is measured now, on stderr: one line that is written over where that is a terminal."""
+
+    def __init__(self, is_shown):
+        self._is_shown = is_shown
+        self._is_terminal = sys.stderr.isatty()
+        self._width = 0
+
+    def say(self, text):
+        if not self._is_shown:
+            return
+        if self._is_terminal:
+            print("\r" + text.ljust(self._width), end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def clear(self):
+        if self._is_shown and self._is_terminal and self._width > 0:
+            print("\r" + self._width * " ", end="\r", file=sys.stderr, flush=True)
+            self._width = 0
+
+
+class _Turns:
+    """The turns of one measurement. Rank 0 has the clock and decides for all how much is done."""
+
+    def __init__(self, ranks, what, seconds, progress):
+        self._what = f"{ranks} ranks, {what}"
+        self._end = time.monotonic() + seconds
+        self._progress = progress
+        self._last_s = 0.0
+        self.done = 0
+        self._is_cut = False
+
+    def __iter__(self):
+        for turn in range(TURNS):
+            begin = time.monotonic()
+            # One is always done.
+            if turn > 0 and not self._agreed(int(begin + self._last_s <= self._end)):
+                return
+            self._progress.say(f"{self._what}: turn {turn + 1} of {TURNS}")
+            yield turn
+            self.done += 1
+            self._last_s = time.monotonic() - begin
+
+    def count(self, wanted, step_s, place, parts):
+        """How many more steps of so long the part of this turn at `place` does: one at least."""
+        left = max(0.0, self._end - time.monotonic())
+        parts_left = parts * (TURNS - self.done) - place
+        fitting = int(left / parts_left / max(step_s, 1e-6))
+        count = self._agreed(max(1, min(wanted, fitting)))
+        self._is_cut = self._is_cut or count < wanted
+        return count
+
+    def note(self):
+        """What was left out; empty: nothing."""
+        if self.done == TURNS and not self._is_cut:
+            return ""
+        return f"  ({self.done} of {TURNS} turns{', fewer steps' if self._is_cut else ''})"
+
+    def _agreed(self, value):
+        told = torch.tensor([value])
+        dist.broadcast(told, 0)
+        return int(told)
+
+
+def _block(step, wanted, turns, place):
+    """Milliseconds of each step."""
+    dist.barrier()
+    first_s = step() / 1000  # of the warm-up
+    count = turns.count(WARM_UP - 1 + wanted, first_s, place, len(COLUMNS))
+    times = []
+    for _ in range(count):
+        dist.barrier()
+        times.append(step())
+    return times[min(WARM_UP - 1, count - 1) :]
+
+
+def _steps(groups, name, steps, turns):
     """Milliseconds of a step by backend, and of one without any; millions of parameters."""
     make, make_data = MODELS[name]
     times = {backend: [] for backend in (*BACKENDS, "alone", "free")}
     torch.manual_seed(dist.get_rank())
     data = make_data()
-    for _ in range(TURNS):
-        for backend in times:  # one model at a time: four would not fit beside each other
+    wanted = math.ceil(steps / TURNS)
+    for _ in turns:
+        for place, backend in enumerate(times):  # one model at a time: four would not fit
             model, optimizer = _model(make, backend, groups)
             count = sum(each.numel() for each in model.parameters())
-            for step in range(WARM_UP + math.ceil(steps / TURNS)):
-                dist.barrier()
-                took = _one_step(backend, model, optimizer, *data)
-                if step >= WARM_UP:
-                    times[backend].append(took)
-            del model, optimizer
+            step = functools.partial(_one_step, backend, model, optimizer, *data)
+            times[backend] += _block(step, wanted, turns, place)
+            del model, optimizer, step
             gc.collect()
     return {backend: statistics.median(each) for backend, each in times.items()}, count / 1e6
 
 
-def _small_calls(groups):
+def _small_calls(groups, turns):
     """Microseconds of an all-reduce of 4 KiB by backend."""
     tensor = torch.zeros(1024)
     times = {backend: [] for backend in BACKENDS}
-    for _ in range(TURNS):
-        for backend in BACKENDS:
+    for _ in turns:
+        for place, backend in enumerate(BACKENDS):
             dist.barrier()
             started = time.perf_counter()
-            for _ in range(SMALL_CALLS):
+            dist.all_reduce(tensor, group=groups[backend])
+            first_s = time.perf_counter() - started
+            calls = turns.count(SMALL_CALLS, first_s, place, len(BACKENDS))
+            dist.barrier()
+            started = time.perf_counter()
+            for _ in range(calls):
                 dist.all_reduce(tensor, group=groups[backend])
-            times[backend].append(1e6 * (time.perf_counter() - started) / SMALL_CALLS)
+            times[backend].append(1e6 * (time.perf_counter() - started) / calls)
     return {backend: statistics.median(each) for backend, each in times.items()}
 
 
-def _spawned(rank, ranks, store, options):
-    dist.init_process_group("ddp", store=dist.FileStore(store, ranks), rank=rank, world_size=ranks)
-    _run(rank, ranks, options)
+def _spawned(rank, ranks, port, options, end):
+    # Also where the parent is killed: it ends what it has started in every other case.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    store = dist.TCPStore("127.0.0.1", port, None, False)
+    dist.init_process_group("ddp", store=store, rank=rank, world_size=ranks)
+    _run(rank, ranks, options, end)
 
 
-def _run(rank, ranks, options):
+def _run(rank, ranks, options, end):
     torch.set_num_threads(1)
     groups = {backend: dist.new_group(backend=backend) for backend in BACKENDS}
     groups["free"] = _free_group()
+    progress = _Progress(rank == 0)
+    # A turn has its costs beside the steps, which a small network has as well.
+    longest = max(options.step_s.values())
+    weights = {name: options.step_s[name] + longest / 4 for name in options.models}
+    small = longest / 4
 
-    def say(what, found, unit):
+    def turns(what, weight, rest):
+        """Its part of the time that is left, beside those that come behind it."""
+        left = max(0.0, end - time.monotonic())
+        return _Turns(ranks, what, left * weight / (weight + rest), progress)
+
+    def say(what, found, unit, note):
+        progress.clear()
         if rank == 0:
             figures = " ".join(
                 f"{found[each]:9.2f}" if each in found else 9 * " " for each in COLUMNS
             )
-            most = f"{found['gloo'] / found['free']:6.2f}" if "free" in found else ""
-            print(
-                f"{ranks:5}  {what:32} {figures} {unit} {found['gloo'] / found['ddp']:6.2f} {most}",
-                flush=True,
-            )
+            most = f"{found['gloo'] / found['free']:6.2f}" if "free" in found else 6 * " "
+            ratio = f"{found['gloo'] / found['ddp']:6.2f}"
+            print(f"{ranks:5}  {what:32} {figures} {unit} {ratio} {most}{note}".rstrip(), flush=True)
 
-    say("all-reduce of 4 KiB", _small_calls(groups), "us")
-    for name in options.models:
-        found, millions = _steps(groups, name, options.steps)
-        say(f"step, {name}, {millions:.2f} M", found, "ms")
+    own = turns("all-reduce of 4 KiB", small, sum(weights.values()))
+    say("all-reduce of 4 KiB", _small_calls(groups, own), "us", own.note())
+    for place, name in enumerate(options.models):
+        rest = sum(weights[each] for each in options.models[place + 1 :])
+        own = turns(name, weights[name], rest)
+        found, millions = _steps(groups, name, options.steps, own)
+        say(f"step, {name}, {millions:.2f} M", found, "ms", own.note())
     dist.destroy_process_group()
+
+
+def _step_seconds(name):
+    """Of one step of this process alone."""
+    make, make_data = MODELS[name]
+    model, data, target = make(), *make_data()
+    took = []
+    for _ in range(2):
+        started = time.monotonic()
+        torch.nn.functional.cross_entropy(model(data), target).backward()
+        took.append(time.monotonic() - started)
+    return min(took)
+
+
+def _estimate_s(ranks, options):
+    """Of a run with so many ranks, which share the processors."""
+    crowd = max(1, ranks / len(os.sched_getaffinity(0)))
+    steps = len(COLUMNS) * TURNS * (WARM_UP + math.ceil(options.steps / TURNS))
+    return START_S + crowd * steps * sum(options.step_s[name] for name in options.models)
+
+
+def _start(ranks, options, end):
+    """A run on this machine, until it has ended."""
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    # Not PyTorch's spawn(), which keeps a file for each process.
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=_spawned, args=(rank, ranks, store.port, options, end), daemon=True)
+        for rank in range(ranks)
+    ]
+    try:
+        for process in processes:
+            process.start()
+        running = list(processes)
+        while running:
+            multiprocessing.connection.wait([each.sentinel for each in running])
+            for rank, process in enumerate(processes):
+                if process.exitcode not in (None, 0):
+                    sys.exit(f"ddprun.bench: rank {rank} of {ranks} ended with {process.exitcode}")
+            running = [each for each in running if each.exitcode is None]
+    finally:
+        started = [each for each in processes if each.pid is not None]
+        for process in started:
+            process.kill()
+        for process in started:
+            process.join()
+
+
+def _end_by(number, _frame):
+    sys.exit(128 + number)
 
 
 def _names(known, text):
@@ -227,18 +382,36 @@ def main():
     parser.add_argument(
         "--steps", type=_count, default=30, metavar="N", help="of each kind; default 30"
     )
+    parser.add_argument(
+        "--seconds",
+        type=_count,
+        default=150,
+        metavar="S",
+        help="about so long at most, with fewer steps and turns where that does not do; default 150",
+    )
     options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    torch.set_num_threads(1)
+    options.step_s = {name: _step_seconds(name) for name in options.models}
     if "RANK" in os.environ:
         dist.init_process_group("ddp")
         if dist.get_rank() == 0:
             _say_heading()
-        _run(dist.get_rank(), dist.get_world_size(), options)
+        _run(dist.get_rank(), dist.get_world_size(), options, end)
         return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _end_by)
     _say_heading()
-    for ranks in options.ranks:
-        with tempfile.TemporaryDirectory(prefix="ddprun-bench-") as folder:
-            arguments = (ranks, os.path.join(folder, "store"), options)
-            torch.multiprocessing.spawn(_spawned, args=arguments, nprocs=ranks)
+    estimates = {ranks: _estimate_s(ranks, options) for ranks in options.ranks}
+    print(
+        f"ddprun.bench: this takes about {min(sum(estimates.values()), options.seconds):.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+    for place, ranks in enumerate(options.ranks):
+        rest = sum(estimates[each] for each in options.ranks[place + 1 :])
+        left = max(0.0, end - time.monotonic())
+        _start(ranks, options, time.monotonic() + left * estimates[ranks] / (estimates[ranks] + rest))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -162,6 +163,47 @@ TEST_CASE("torch: it runs under torchrun") {
       Environment());
   CHECK_MESSAGE(job.Wait(kPatience) == 0, job.Describe());
   CHECK(CountOf(job.out(), "checks passed") == 2);
+}
+
+std::vector<std::string> Bench(const std::vector<std::string>& options) {
+  std::vector<std::string> argv = {FindTorchPython().python, "-W", "ignore", "-m", "ddprun.bench"};
+  argv.insert(argv.end(), options.begin(), options.end());
+  return argv;
+}
+
+TEST_CASE(
+    "torch: the benchmark says how long it takes and what it measures, and keeps to its time") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  Subprocess whole(Bench({"--ranks=2", "--models=mlp", "--steps=5"}), Environment());
+  CHECK_MESSAGE(whole.Wait(kPatience) == 0, whole.Describe());
+  CHECK_MESSAGE(whole.err() == Contains("ddprun.bench: this takes about "), whole.Describe());
+  CHECK_MESSAGE(whole.err() == Contains("2 ranks, mlp: turn 1 of 5"), whole.Describe());
+  CHECK_MESSAGE(whole.out() == Contains("step, mlp, 0.67 M"), whole.Describe());
+  // More steps than there are in this time.
+  Subprocess cut(Bench({"--ranks=2", "--models=mlp", "--steps=10000", "--seconds=1"}),
+                 Environment());
+  CHECK_MESSAGE(cut.Wait(kPatience) == 0, cut.Describe());
+  CHECK_MESSAGE(cut.out() == Contains(" of 5 turns"), cut.Describe());
+  CHECK_MESSAGE(cut.out() == Contains("fewer steps"), cut.Describe());
+}
+
+TEST_CASE("torch: a benchmark that is ended leaves no file and no process") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  for (int signal : {SIGTERM, SIGINT, SIGKILL}) {
+    CAPTURE(signal);
+    const TempDir folder;
+    Subprocess::Options options = Environment();
+    options.env["TMPDIR"] = folder.path();
+    const TempDir cache;  // PyTorch's own
+    options.env["TORCHINDUCTOR_CACHE_DIR"] = cache.path();
+    Subprocess bench(Bench({"--ranks=2", "--models=mlp", "--steps=10000"}), options);
+    CHECK_MESSAGE(bench.WaitForErr("turn 1 of 5", kPatience), bench.Describe());
+    CHECK(std::filesystem::is_empty(folder.path()));
+    bench.Signal(signal);
+    CHECK_MESSAGE(bench.Wait(kPatience) == 128 + signal, bench.Describe());
+    CHECK(Eventually([&] { return ProcessesWithEnv("TMPDIR", folder.path()).empty(); }));
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
 }
 
 std::string ImportIn(const std::string& python, const std::string& code,
