@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -104,6 +106,19 @@ void AddGpu(int gpu, RunRecord& record) {
   record.versions.emplace_back("nccl", nccl);
 }
 
+std::string TemporaryPrefix() { return absl::StrCat(".", kRunRecordName, ".tmp-"); }
+
+// What a run that was killed while it wrote has left. Best effort.
+void RemoveTemporaries(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::directory_iterator file(directory, error);
+  for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+    if (absl::StartsWith(file->path().filename().native(), TemporaryPrefix())) {
+      ::unlink(file->path().c_str());
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<DataFile> DescribeDataFile(const std::string& path) {
@@ -168,7 +183,8 @@ absl::Status RunRecordFile::Write(const RunRecord& record) {
     }
   }
   const std::string text = ToJson(record);
-  const std::string temporary = absl::StrCat(directory_, "/.", kRunRecordName, ".tmp-", getpid());
+  if (last_.empty()) RemoveTemporaries(directory_);
+  const std::string temporary = absl::StrCat(directory_, "/", TemporaryPrefix(), getpid());
   absl::Status status;
   {
     const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

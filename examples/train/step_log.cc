@@ -1,10 +1,12 @@
 #include "examples/train/step_log.h"
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace train {
 namespace {
@@ -31,7 +33,9 @@ absl::Status CheckStepLog(const std::string& path) {
 absl::Status AddToStepLog(const std::string& path, int64_t step, double loss) {
   const absl::StatusOr<std::FILE*> file = Open(path);
   if (!file.ok()) return file.status();
-  std::fprintf(*file, "{\"step\": %lld, \"loss\": %.17g}\n", static_cast<long long>(step), loss);
+  const std::string number = std::isfinite(loss) ? absl::StrFormat("%.17g", loss) : "null";
+  std::fprintf(*file, "{\"step\": %lld, \"loss\": %s}\n", static_cast<long long>(step),
+               number.c_str());
   // What does not fit is told here: a line is shorter than the buffer.
   return std::fclose(*file) == 0 ? absl::OkStatus() : Failed("write", path);
 }

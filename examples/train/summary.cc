@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +44,11 @@ absl::Status CannotWrite(const std::string& path) {
   return absl::ErrnoToStatus(error, absl::StrCat("write \"", path, "\""));
 }
 
+// JSON has no other word for what is no number.
+std::string NumberOrNull(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.17g", value) : "null";
+}
+
 // Negative: not known.
 std::string OrNull(double value) { return value < 0 ? "null" : absl::StrFormat("%.6g", value); }
 
@@ -50,8 +57,9 @@ std::string OrNull(double value) { return value < 0 ? "null" : absl::StrFormat("
 std::string ToJson(const Summary& summary) {
   std::string epochs;
   for (const EpochResult& result : summary.epochs) {
-    absl::StrAppendFormat(&epochs, "%s\n    {\"epoch\": %d, \"loss\": %.17g, \"accuracy\": %.17g}",
-                          epochs.empty() ? "" : ",", result.epoch, result.loss, result.accuracy);
+    absl::StrAppendFormat(&epochs, "%s\n    {\"epoch\": %d, \"loss\": %s, \"accuracy\": %.17g}",
+                          epochs.empty() ? "" : ",", result.epoch, NumberOrNull(result.loss),
+                          result.accuracy);
   }
   return absl::StrFormat(
       "{\n  \"world_size\": %d,\n  \"backend\": %s,\n  \"epochs\": [%s],\n  \"steps\": %d,\n"
@@ -109,7 +117,11 @@ std::vector<EpochResult> DecodeEpochs(const std::string& text) {
   std::vector<EpochResult> epochs;
   std::istringstream lines(text);
   EpochResult result;
-  while (lines >> result.epoch >> result.loss >> result.accuracy) epochs.push_back(result);
+  std::string loss;  // a stream reads no nan
+  while (lines >> result.epoch >> loss >> result.accuracy) {
+    result.loss = std::strtod(loss.c_str(), nullptr);
+    epochs.push_back(result);
+  }
   return epochs;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
@@ -322,6 +323,11 @@ absl::Status Trainer::FinishEpoch(int64_t epoch) {
     std::fprintf(log_, "epoch %lld/%d: loss %.4f, test accuracy %.2f %%, %s\n",
                  static_cast<long long>(result.epoch), options_.epochs, result.loss,
                  100 * result.accuracy, speed->c_str());
+    if (!std::isfinite(result.loss)) {
+      std::fprintf(log_,
+                   "warning: the loss is no number any more, and the checkpoint that follows has "
+                   "such weights: try a lower --lr, or go on from an older checkpoint\n");
+    }
   }
   sampler_.SetEpoch(epoch + 1);  // the checkpoint goes on there
   return Save();

@@ -126,6 +126,15 @@ TEST_CASE("run record: the file is replaced as a whole, and nothing else is left
   CHECK(std::distance(begin(files), end(files)) == 1);
 }
 
+TEST_CASE("run record: what a run that was killed while it wrote has left goes with the next one") {
+  const TempDir dir;
+  WriteFile(dir.File(".run.json.tmp-12345"), "{");
+  WriteFile(dir.File(".mine"), "stays");
+  CHECK(RunRecordFile(dir.path()).Write(RunRecord()).ok());
+  CHECK_FALSE(std::filesystem::exists(dir.File(".run.json.tmp-12345")));
+  CHECK(std::filesystem::exists(dir.File(".mine")));
+}
+
 TEST_CASE("run record: a later run's record is not written over by an earlier run's end") {
   TempDir dir;
   RunRecordFile earlier(dir.path().string()), later(dir.path().string());

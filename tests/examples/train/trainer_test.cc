@@ -5,19 +5,24 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "examples/train/agree_on_status.h"
 #include "examples/train/cpu_network.h"
 #include "tests/examples/train/drawn_set.h"
 #include "tests/examples/train/step_losses.h"
 #include "tests/support/contains.h"
+#include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/thread_group.h"
 
 namespace train {
 namespace {
 
+using ddprun::testing::Contains;
 using ddprun::testing::DrawSet;
+using ddprun::testing::ReadFile;
 using ddprun::testing::StepLosses;
 using ddprun::testing::TempDir;
 using ddprun::testing::ThreadGroup;
@@ -44,9 +49,10 @@ constexpr int kNever = -1;
 
 // Every rank's result; rank 0's is first. `stop_after`: the call at which all should stop.
 std::vector<absl::StatusOr<Summary>> Attempt(const Options& options, int world_size,
-                                             int stop_after = kNever) {
+                                             int stop_after = kNever,
+                                             const std::string& log_file = "/dev/null") {
   std::vector<absl::StatusOr<Summary>> results(world_size, absl::UnknownError("not run"));
-  std::FILE* log = std::fopen("/dev/null", "we");
+  std::FILE* log = std::fopen(log_file.c_str(), "we");
   ThreadGroup group(world_size);
   group.Run([&](ddp::Communicator& communicator) {
     auto network =
@@ -81,6 +87,22 @@ TEST_CASE("trainer: loss falls, and all ranks end with the same weights") {
   CHECK(results[1]->parameters_checksum == results[0]->parameters_checksum);
   CHECK(results[2]->parameters_checksum == results[0]->parameters_checksum);
   CHECK(results[2]->epochs[1].accuracy == results[0]->epochs[1].accuracy);
+}
+
+TEST_CASE("trainer: a loss that is no number is told, and stays so in what is written of it") {
+  const TempDir dir;
+  Options options = Small(30);
+  options.learning_rate = 1e30F;
+  options.step_log = dir.File("steps");
+  const auto results = Attempt(options, 2, kNever, dir.File("log"));
+  REQUIRE(results[0].ok());
+  CHECK(std::isnan(results[0]->epochs[1].loss));
+  CHECK(ReadFile(dir.File("log")) == Contains("warning: the loss is no number any more"));
+  CHECK(ReadFile(dir.File("steps")) == Contains("\"loss\": null}"));
+  CHECK(ToJson(*results[0]) == Contains("\"loss\": null"));
+  const std::vector<EpochResult> read = DecodeEpochs(EncodeEpochs(results[0]->epochs));
+  REQUIRE(read.size() == 2);
+  CHECK(std::isnan(read[1].loss));
 }
 
 TEST_CASE("trainer: with the same global batch the loss is the same on 1, 2 and 4 ranks") {
