@@ -25,6 +25,14 @@ constexpr std::chrono::milliseconds kActive(2);
 // How long the destructor lets queued operations finish.
 constexpr std::chrono::seconds kDrain(5);
 
+// For a call that comes after the group's end. A mismatch is named by operations, as if of this
+// one.
+absl::Status Ended(const absl::Status& error) {
+  if (!absl::IsInvalidArgument(error)) return error;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the group has ended before this call: ", error.message()));
+}
+
 // This thread calls operations. One that only waits for them, as Python's for futures does, says
 // nothing of whether somebody else is blocked.
 thread_local bool is_caller = false;
@@ -122,7 +130,7 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
   {
     std::lock_guard lock(mutex_);
     state->started_at = Clock::now();
-    state->status = error_.ok() ? std::move(refused) : error_;
+    state->status = error_.ok() ? std::move(refused) : Ended(error_);
     if (!state->status.ok()) {
       // Without a number: the next call takes the one that the other ranks are at.
       state->ended_at = state->started_at;

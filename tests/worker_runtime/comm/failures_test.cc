@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "ddp/process_group.h"
 #include "tests/support/contains.h"
 #include "tests/support/rank_processes.h"
@@ -184,6 +185,10 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
     CHECK(status.message().find("the ranks call different operations: rank ") == 0);
     CHECK(status.message() == Contains("all-reduce #1 (float32 x 8, sum)"));
     CHECK(status.message() == Contains("rank 1 all-reduce #1 (float32 x 7, sum)"));
+    const absl::Status later = group.Barrier()->Wait();
+    CHECK(absl::IsFailedPrecondition(later));
+    CHECK(later.message() ==
+          absl::StrCat("the group has ended before this call: ", status.message()));
   });
   CheckEveryLayout([](Communicator& group) {
     std::vector<float> data(8);
