@@ -41,6 +41,8 @@ void AgentCore::On(const AgentStarted&) {
 
 void AgentCore::On(const rendezvous::Waiting& event) {
   if (state_ != State::kJoining) return;
+  // Asked while its workers ran, which have been stopped for another reason since.
+  if (!event.reason.empty() && LeavePreempted()) return;
   // The coordinator's own word, which follows our report.
   if (!contact_.lost_since) {
     is_failure_answered_ = true;
@@ -96,6 +98,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
   verdict_ = event.verdict;
   // An order that crossed another end, or that an older coordinator took for a graceful one.
   if (ordered_ && ordered_->how == rendezvous::StopHow::kNow) verdict_->is_kill = true;
+  const bool is_ordered = ordered_ && ordered_->how != rendezvous::StopHow::kAfterStep;
   if (std::exchange(ordered_, std::nullopt)) {
     AnswerOrder(true);
     AnswerOrder(false);
@@ -120,7 +123,7 @@ void AgentCore::On(const rendezvous::Concluded& event) {
     state_ = State::kStopping;
   }
   // After a success, what the workers have left is the worker group's: it has its own time.
-  if (state_ == State::kSucceeded && verdict_->exit_code == 0) {
+  if (state_ == State::kSucceeded && verdict_->exit_code == 0 && !is_ordered) {
     if (!HasWorkers()) return LeaveWithVerdict();
     notice_ = Notice{"the job has succeeded, waiting for what its workers left", std::nullopt,
                      now_ + policy_.stopping_notice_delay};
@@ -185,7 +188,8 @@ void AgentCore::On(const WorkersGone& event) {
   are_workers_gone_ = true;
   live_.clear();
   notice_.reset();
-  if (state_ == State::kStopping || verdict_) GoOn();  // else all have exited by themselves
+  // Else all have exited by themselves, or nothing is waited for any more.
+  if (state_ == State::kStopping || (state_ == State::kSucceeded && verdict_)) GoOn();
 }
 
 void AgentCore::GoOn() {

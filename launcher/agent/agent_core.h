@@ -216,6 +216,8 @@ class AgentCore {
   void AnswerOrder(bool is_after_step, std::string trouble = {});
   void Kill(const std::string& why);
   void HearAgain(const SignalReceived& event);
+  // A node that is asked to stop and waits for a place ends with --requeue_code. Whether it does.
+  bool LeavePreempted();
   void SayStopping(const SignalReceived& event);
   // Of the round that is being prepared; `before`: the last one that this node was in.
   void SayWhatBegins(const rendezvous::Assignment& before);
@@ -278,6 +280,7 @@ class AgentCore {
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
   bool is_stop_asked_ = false;
+  std::string preempted_by_;        // who asked first: a signal, or the user
   bool is_stop_by_user_ = false;    // whom no requeue code is for
   bool is_stop_passed_on_ = false;  // the coordinator has said so
   // Passed on to the coordinator, which may not have heard it.

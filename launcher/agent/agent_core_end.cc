@@ -190,19 +190,23 @@ std::string AgentCore::AfterLoss(const std::string& message) const {
 
 void AgentCore::On(const StopAsked& event) {
   if (state_ == State::kLeaving || std::exchange(is_stop_asked_, true)) return;
-  // There is nothing to save, and who asks may end this node before a round forms.
+  preempted_by_ = event.why;
+  if (!LeavePreempted()) actions_.push_back(AskToStop{event.why});
+}
+
+// There is nothing to save, and who asks may end this node before a round forms.
+bool AgentCore::LeavePreempted() {
   const bool is_idle = state_ == State::kJoining && !end_ && !verdict_;
-  if (!is_idle || !policy_.requeue_code || is_stop_by_user_) {
-    actions_.push_back(AskToStop{event.why});
-    return;
-  }
+  const std::string& why = preempted_by_;
+  if (why.empty() || !is_idle || !policy_.requeue_code || is_stop_by_user_) return false;
   const std::string waited = notice_ ? WaitedText(notice_->reason) : "";
   end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
-                absl::StrCat(event.why, " came while no worker ran on this node (--requeue_code)")};
-  Tell(event.why, ": leaving ", policy_.job, waited, ", with exit code ", end_->exit_code,
+                absl::StrCat(why, " came while no worker ran on this node (--requeue_code)")};
+  Tell(why, ": leaving ", policy_.job, waited, ", with exit code ", end_->exit_code,
        " (--requeue_code)");
   actions_.push_back(LeaveJob{end_->reason, true});
   Leave();
+  return true;
 }
 
 void AgentCore::On(const rendezvous::StopRequested& event) {
@@ -230,7 +234,10 @@ void AgentCore::On(const StopOrder& event) {
                                   ? ""
                                   : "the job is ending, so only this node's ranks are killed");
   }
-  if (verdict_ && state_ == State::kSucceeded) Stop(kSigTerm);  // what the workers have left
+  if (verdict_ && state_ == State::kSucceeded && !is_after_step) {
+    Tell(event.reason, ": stopping what the workers left");
+    Stop(kSigTerm);
+  }
   if (verdict_ || (is_after_step && is_stop_passed_on_)) return AnswerOrder(is_after_step);
   if (end_) {
     return AnswerOrder(is_after_step,

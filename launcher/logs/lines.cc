@@ -68,6 +68,7 @@ bool LineSplitter::Next(std::string_view& bytes, Line& line) {
     line.text = partial_;
   }
   line.shown = std::exchange(shown_, 0);
+  show_at_ = TimePoint::max();  // the next line has its own time
   bytes.remove_prefix(text.size() + (line.is_cut ? 0 : 1));
   return !(was_return_ && line.text.empty());
 }

@@ -203,6 +203,8 @@ void LogThread::ShowUnfinished(TimePoint now) {
   show_at_ = TimePoint::max();
   for (auto& [id, stream] : streams_) {
     if (stream.plan.console != StreamPlan::Console::kLines) continue;
+    // The rest of the line may stand in the channel, which is not read because the console is slow.
+    if (stream.is_paused) continue;
     LineSplitter& splitter = stream.splitter;
     if (splitter.ShowAt(now) <= now) {
       const std::string_view text = splitter.Unfinished();

@@ -30,11 +30,7 @@ struct Command {
   uint64_t ignored = 0;
 
   bool Catches(int signal) const { return (caught >> (signal - 1) & 1) != 0; }
-  // A shell without job control starts those so (POSIX, "Asynchronous Lists").
-  bool is_in_background() const {
-    constexpr uint64_t kBoth = 1ull << (SIGINT - 1) | 1ull << (SIGQUIT - 1);
-    return (ignored & kBoth) == kBoth;
-  }
+  bool Ignores(int signal) const { return (ignored >> (signal - 1) & 1) != 0; }
 };
 
 std::string Folder(pid_t pid) { return "/proc/" + std::to_string(pid); }
@@ -62,6 +58,13 @@ bool IsShell(pid_t pid) {
   return std::ranges::find(kShells, name) != kShells.end();
 }
 
+// A shell without job control starts those with SIGINT and SIGQUIT ignored (POSIX, "Asynchronous
+// Lists"). A program may handle SIGINT since; bash itself ignores SIGQUIT always.
+bool IsInBackground(const Command& command, const Command& shell) {
+  if (command.Ignores(SIGINT) && !shell.Ignores(SIGINT)) return true;
+  return command.Ignores(SIGQUIT) && !IsShell(command.pid);
+}
+
 // Empty where the kernel does not list children (no CONFIG_PROC_CHILDREN).
 std::vector<Command> CommandsOf(const Command& shell) {
   std::vector<Command> commands;
@@ -69,7 +72,7 @@ std::vector<Command> CommandsOf(const Command& shell) {
   std::ifstream children(Folder(shell.pid) + "/task/" + pid + "/children");
   for (pid_t child = 0; children >> child;) {
     const std::optional<Command> command = Read(child);
-    if (command && !command->is_in_background()) commands.push_back(*command);
+    if (command && !IsInBackground(*command, shell)) commands.push_back(*command);
   }
   return commands;
 }

@@ -119,9 +119,9 @@ DDPRUN_RAW void AwaitEndOfAgent(SignalNote& signals) {
     Pause(pause);
     pause = pause * 2 < kLongestPause ? pause * 2 : kLongestPause;
   }
-  orders.secret->Remove();  // its file system may not answer: the workers come first
   // Now that no worker writes into it.
   orders.folder->RemoveEmptyFolders();
+  orders.secret->Remove();  // its file system may not answer
   for (;;) syscall(SYS_exit_group, 0);
 }
 

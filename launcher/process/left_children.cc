@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -32,6 +33,21 @@ bool HasGpu(const std::string& folder) {
     const std::string path = std::filesystem::read_symlink(*file, closed).string();
     const auto is_device = [&](std::string_view device) { return path.starts_with(device); };
     if (std::ranges::any_of(kDevices, is_device)) return true;
+  }
+  return false;
+}
+
+// Whether `pid` is one of `living`, or has one of them among its ancestors.
+bool IsOf(const std::set<pid_t>& living, pid_t pid, const std::string& proc) {
+  constexpr int kMostAncestors = 1000;
+  for (int depth = 0; pid > 1 && depth < kMostAncestors; ++depth) {
+    if (living.contains(pid)) return true;
+    std::ifstream file(absl::StrCat(proc, "/", pid, "/stat"));
+    std::string stat;
+    std::getline(file, stat, '\0');
+    const size_t name_end = stat.rfind(')');  // "pid (name) state parent ..."
+    if (name_end == std::string::npos || stat.size() < name_end + 5) return false;
+    pid = std::atoi(stat.c_str() + name_end + 4);
   }
   return false;
 }
@@ -80,7 +96,8 @@ std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration ke
   const std::string left =
       absl::StrCat(RanksOf(children), " ended and left ", Named(children), " running: ");
   if (keep == Duration{0}) {
-    return absl::StrCat(left, "ending ", is_one ? "it" : "them", "; --keep_children=SECONDS gives ",
+    return absl::StrCat(left, is_one ? "it is" : "they are",
+                        " ended with this node's workers; --keep_children=SECONDS gives ",
                         is_one ? "it" : "them", " time");
   }
   if (children.front().has_gpu) {
@@ -91,7 +108,8 @@ std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration ke
                       " to end (--keep_children)");
 }
 
-std::vector<LeftChild> FindLeftChildren(LeftoverQuery query) {
+std::vector<LeftChild> FindLeftChildren(LeftoverQuery query, const std::set<pid_t>& living,
+                                        bool is_gpu_wanted) {
   std::vector<pid_t> pids;
   query.visit = [](void* context, pid_t pid) {
     static_cast<std::vector<pid_t>*>(context)->push_back(pid);
@@ -100,8 +118,9 @@ std::vector<LeftChild> FindLeftChildren(LeftoverQuery query) {
   SignalLeftovers(query, 0);
   std::vector<LeftChild> children;
   for (const pid_t pid : pids) {
+    if (IsOf(living, pid, query.proc)) continue;
     const std::string folder = absl::StrCat(query.proc, "/", pid);
-    LeftChild child{.pid = pid, .rank = RankOf(folder), .has_gpu = HasGpu(folder)};
+    LeftChild child{.pid = pid, .rank = RankOf(folder), .has_gpu = is_gpu_wanted && HasGpu(folder)};
     std::ifstream name(folder + "/comm");
     if (std::getline(name, child.name)) children.push_back(std::move(child));
   }
@@ -109,26 +128,33 @@ std::vector<LeftChild> FindLeftChildren(LeftoverQuery query) {
 }
 
 void LeftChildren::Begin() {
-  look_at_ = kNever;
-  ranks_.clear();
+  look_at_.clear();
   told_.clear();
   kill_at_.clear();
 }
 
-void LeftChildren::WorkerEnded(int rank, TimePoint at) {
-  ranks_.insert(absl::StrCat(rank));
-  look_at_ = at + kSettle;
+void LeftChildren::Postpone(Duration pause) {
+  std::set<TimePoint> later;
+  for (const TimePoint at : look_at_) later.insert(at + pause);
+  look_at_ = std::move(later);
+  for (auto& [pid, at] : kill_at_) at += pause;
 }
 
-std::vector<std::string> LeftChildren::Look(TimePoint now, const LeftoverQuery& query) {
-  if (look_at_ > now) return {};
-  look_at_ = kNever;
+TimePoint LeftChildren::next_at() const {
+  return look_at_.empty() ? TimePoint::max() : *look_at_.begin();
+}
+
+std::vector<std::string> LeftChildren::Look(TimePoint now, const LeftoverQuery& query,
+                                            const std::set<pid_t>& living) {
+  if (next_at() > now) return {};
+  look_at_.erase(look_at_.begin(), look_at_.upper_bound(now));
+  const bool is_keeping = keep_ != Duration{0};
+  const std::vector<LeftChild> left = FindLeftChildren(query, living, is_keeping);
+  if (is_keeping && !left.empty()) look_at_.insert(now + kLookAgain);
   std::vector<LeftChild> kept;
   std::vector<LeftChild> ended;
-  for (const LeftChild& child : FindLeftChildren(query)) {
-    if (!ranks_.contains(child.rank)) continue;  // another worker's, which runs
-    if (keep_ != Duration{0}) look_at_ = now + kLookAgain;
-    if (keep_ == Duration{0} || !child.has_gpu) {
+  for (const LeftChild& child : left) {
+    if (!is_keeping || !child.has_gpu) {
       if (told_.insert(child.pid).second) kept.push_back(child);
       continue;
     }

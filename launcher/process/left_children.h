@@ -27,8 +27,10 @@ struct LeftChild {
 // `keep`: of --keep_children.  REQUIRES: not empty.
 std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration keep);
 
-// Those that `query` finds, by one walk over /proc.
-std::vector<LeftChild> FindLeftChildren(LeftoverQuery query);
+// Those that `query` finds, by one walk over /proc, but for the `living` workers and what has one
+// of them among its ancestors. `has_gpu` is looked up if `is_gpu_wanted`.
+std::vector<LeftChild> FindLeftChildren(LeftoverQuery query, const std::set<pid_t>& living,
+                                        bool is_gpu_wanted);
 
 // Those of one run of a worker group. They may go on for `keep` (--keep_children; 0: none) after
 // their worker, but for those that have a GPU open, which the next job may need. Tells of each, but
@@ -42,25 +44,26 @@ class LeftChildren {
   LeftChildren(Duration keep, Duration grace) : keep_(keep), grace_(grace) {}
 
   void Begin();
+  // Time in which nothing could run counts for nothing.
+  void Postpone(Duration pause);
   // How long what a worker leaves that ended with 0 gets no signal.
   Duration patience() const { return std::max(keep_, kSettle); }
-  // The worker of a rank has ended with 0.
-  void WorkerEnded(int rank, TimePoint at);
+  // A worker has ended with 0.
+  void WorkerEnded(TimePoint at) { look_at_.insert(at + kSettle); }
   // When to look next; TimePoint::max(): never.
-  TimePoint next_at() const { return look_at_; }
-  // If it is time, looks at those that `query` finds, by the job's mark, and that an ended worker
-  // has left. Returns the lines to tell.
-  std::vector<std::string> Look(TimePoint now, const LeftoverQuery& query);
+  TimePoint next_at() const;
+  // If it is time, looks at those that `query` finds, by the job's mark, and that no one of the
+  // `living` workers has started. Returns the lines to tell.
+  std::vector<std::string> Look(TimePoint now, const LeftoverQuery& query,
+                                const std::set<pid_t>& living);
 
  private:
   // How often those that go on are looked at: one may open a GPU later.
   static constexpr Duration kLookAgain = std::chrono::seconds(1);
-  static constexpr TimePoint kNever = TimePoint::max();
 
   const Duration keep_;
   const Duration grace_;
-  TimePoint look_at_ = kNever;
-  std::set<std::string> ranks_;  // whose workers have ended
+  std::set<TimePoint> look_at_;
   std::set<pid_t> told_;
   std::map<pid_t, TimePoint> kill_at_;  // of those with a GPU
 };

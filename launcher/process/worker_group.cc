@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -165,6 +166,7 @@ class WorkerGroup::Impl {
     const Duration paused = SteadyNow() - *std::exchange(suspended_at_, std::nullopt);
     for (Worker& worker : workers_) worker.stop.Postpone(paused);
     survivors_.Postpone(paused);
+    left_children_.Postpone(paused);
     leftovers_.Postpone(paused);
   }
 
@@ -244,7 +246,7 @@ class WorkerGroup::Impl {
     Duration patience{0};
     if (status.is_success() && !worker.was_told_to_stop) {
       patience = left_children_.patience();
-      left_children_.WorkerEnded(worker.rank, exit_seen_->at);
+      left_children_.WorkerEnded(exit_seen_->at);
       leftovers_.KeepUntil(exit_seen_->at + patience);
     }
     CarryOut(worker, worker.stop.LeaderEnded(exit_seen_->at, options_.leftover_grace, patience));
@@ -318,10 +320,19 @@ class WorkerGroup::Impl {
 
   // Before they are told to end. A run that is being stopped needs no line.
   void TellOfLeftChildren(TimePoint now, std::vector<WorkerNotice>& notices) {
-    if (options_.job_mark.empty() || left_children_.next_at() > now || !HasChildren()) return;
-    const LeftoverQuery query{.mark = options_.job_mark.c_str(),
-                              .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
-    for (std::string& line : left_children_.Look(now, query)) notices.push_back({std::move(line)});
+    if (left_children_.next_at() > now) return;
+    if (options_.job_mark.empty() || !HasChildren()) return left_children_.Begin();
+    const LeftoverQuery query{
+        .mark = options_.job_mark.c_str(),
+        .cgroup = options_.cgroup != nullptr ? options_.cgroup->name().c_str() : "",
+        .spare = options_.guardian != nullptr ? options_.guardian->pid() : 0};
+    std::set<pid_t> living;
+    for (const Worker& worker : workers_) {
+      if (worker.is_leader_alive) living.insert(worker.pid);
+    }
+    for (std::string& line : left_children_.Look(now, query, living)) {
+      notices.push_back({std::move(line)});
+    }
   }
 
   // Everything has been killed for long enough. A worker whose own end is outstanding is still ours

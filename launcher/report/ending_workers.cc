@@ -1,5 +1,7 @@
 #include "launcher/report/ending_workers.h"
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -8,7 +10,9 @@
 #include <system_error>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/core/types.h"
@@ -20,6 +24,12 @@ constexpr uint64_t kExitingFlag = 0x4;
 // A chain of exceptions has some tracebacks, each with a few lines a frame.
 constexpr size_t kTailLines = 200;
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+// An exception's text may have several lines.
+constexpr size_t kMostExceptionLines = 10;
+// In lower case.
+constexpr std::array<std::string_view, 7> kLostConnection = {
+    "connection", "broken pipe", "peer", "nccl", "gloo", "left the", "process group"};
 
 bool HasCauseOfItsOwn(const std::string& error_file) {
   if (error_file.empty()) return false;
@@ -47,6 +57,23 @@ bool HasSocket(const std::string& folder) {
 
 }  // namespace
 
+bool EndsInTraceback(std::string_view tail) {
+  const size_t at = tail.rfind(kTraceback);
+  if (at == std::string_view::npos) return false;
+  const std::string rest(tail.substr(at + kTraceback.size()));
+  std::string exception;
+  size_t lines = 0;
+  for (const absl::string_view line : absl::StrSplit(rest, '\n', absl::SkipEmpty())) {
+    if (line.front() == ' ') continue;  // a frame
+    absl::StrAppend(&exception, absl::AsciiStrToLower(line), "\n");
+    ++lines;
+  }
+  const auto is_in_text = [&](std::string_view word) {
+    return exception.find(word) != std::string::npos;
+  };
+  return lines <= kMostExceptionLines && std::ranges::none_of(kLostConnection, is_in_text);
+}
+
 bool IsExiting(std::string_view stat) {
   // The name, field 2, may hold blanks and brackets; fields 3 to 9 follow it.
   const size_t name_end = stat.rfind(')');
@@ -67,15 +94,15 @@ std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const Tail
   for (const LivingWorker& worker : workers) {
     const std::string folder = proc + "/" + std::to_string(worker.pid);
     const std::string words = tail(worker.local_rank, kTailLines, kTailTimeout);
-    if (HasCauseOfItsOwn(worker.error_file) || words.find(kTraceback) != std::string::npos ||
+    if (HasCauseOfItsOwn(worker.error_file) || EndsInTraceback(words) ||
         IsExiting(ReadStat(folder))) {
       ending.insert(worker.local_rank);
     } else if (!HasSocket(folder)) {
       without_socket.insert(worker.local_rank);
     }
   }
-  // Where nobody has one, the job has no connections that could be lost.
-  if (ending.size() + without_socket.size() < workers.size()) ending.merge(without_socket);
+  // Of two, or of several, it is not known whether they have ever had one.
+  if (without_socket.size() == 1 && workers.size() >= 3) ending.merge(without_socket);
   return ending;
 }
 

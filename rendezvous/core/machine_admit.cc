@@ -118,11 +118,12 @@ std::string State::FindOtherProgram(const NodeJoined& event) const {
   for (const auto& [id, seat] : seats) {
     const Member* member = members.Find(id);
     if (member == nullptr || member->info.program == 0) continue;
-    if (member->info.program == event.node.program) return "";
+    // One that is cut off may be gone, and this node its successor with other arguments.
+    if (!member->is_connected || member->info.program == event.node.program) return "";
     is_known = true;
   }
   if (!is_known) return "";
-  return absl::StrCat("the job here runs another program on ",
+  return absl::StrCat("the job here runs another program, or with other arguments, on ",
                       Counted(static_cast<int>(seats.size()), "node"),
                       ", and takes no more; for a job of its own, give this one another "
                       "--rdzv_endpoint and an --rdzv_id");

@@ -51,11 +51,18 @@ std::string NameOf(X509* certificate) {
   return EscapeControl(name);
 }
 
-// "3 days", "5 hours", "less than an hour"; "": later than a job need look ahead.
-std::string TimeLeft(const ASN1_TIME* until) {
-  int days = 0, seconds = 0;
+// "3 days", "5 hours", "less than an hour"; "": later than a job need look ahead. One that was made
+// for some hours, as managers of certificates do, is renewed in time: it has at least a third of
+// its life.
+std::string TimeLeft(const X509* certificate) {
+  constexpr int64_t kDay = 24 * 3600;
+  const ASN1_TIME* until = X509_get0_notAfter(certificate);
+  int days = 0, seconds = 0, life_days = 0, life_seconds = 0;
   if (ASN1_TIME_diff(&days, &seconds, nullptr, until) != 1) return "";
-  if (days >= TlsIdentity::kSoonDays) return "";
+  const bool has_life =
+      ASN1_TIME_diff(&life_days, &life_seconds, X509_get0_notBefore(certificate), until) == 1;
+  const bool is_old = has_life && 3 * (days * kDay + seconds) < life_days * kDay + life_seconds;
+  if (days >= TlsIdentity::kSoonDays || !is_old) return "";
   const auto counted = [](int count, const char* unit) {
     return absl::StrCat(count, " ", unit, count == 1 ? "" : "s");
   };
@@ -71,7 +78,7 @@ std::vector<std::string> WarningsOf(const TlsIdentity::PemFiles& files, X509_STO
   const int count = sk_X509_num(chain);
   for (int i = 0; i < count; ++i) {
     X509* one = sk_X509_value(chain, i);
-    const std::string left = TimeLeft(X509_get0_notAfter(one));
+    const std::string left = TimeLeft(one);
     if (left.empty()) continue;
     warnings.push_back(absl::StrCat(
         i == 0 ? "the certificate in " : "an authority of the certificate in ",

@@ -57,10 +57,36 @@ TEST_CASE("agent: what its workers left hears of a signal and of a stop after th
       CHECK(bench.Step(SignalReceived{.signal = kTerm}) == "leave say stop:15");
     } else {
       CHECK(bench.Step(StopOrder{rendezvous::StopHow::kGracefully, "ddprun stop"}) ==
-            "stop:15 answer");
+            "say stop:15 answer");
     }
     CHECK(bench.Step(WorkersGone{}) == (is_signal ? "end:143" : "end:0"));
   }
+}
+
+TEST_CASE("agent: an order to stop that crosses the job's success ends what its workers left") {
+  for (const rendezvous::StopHow how :
+       {rendezvous::StopHow::kGracefully, rendezvous::StopHow::kNow}) {
+    Bench bench;
+    bench.Run();
+    bench.Step(rendezvous::ContactMade{});
+    bench.End(0, 0);
+    bench.End(1, 0);
+    bench.Step(StopOrder{how, "ddprun stop"});
+    const std::string line = bench.Step(Concluded{Verdict{}});
+    CHECK(line == (how == rendezvous::StopHow::kNow
+                       ? "answer-after-step answer ack stop:15 say kill"
+                       : "answer-after-step answer ack stop:15"));
+  }
+}
+
+TEST_CASE("agent: who leaves processes behind that do not die leaves once") {
+  Bench bench;
+  bench.Run();
+  CHECK(bench.Step(Failure(3)) == "ack stop:15");
+  const SignalReceived kill{.signal = kTerm, .is_kill = true};
+  CHECK(bench.Step(kill) == "say kill");
+  CHECK(bench.Step(kill) == "say end:143");
+  CHECK(bench.Step(WorkersGone{}) == "");
 }
 
 TEST_CASE("agent: a failed worker stops the others, and the node joins the next round") {

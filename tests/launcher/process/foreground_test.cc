@@ -71,6 +71,17 @@ TEST_CASE("foreground: a command in the background gets nothing: the trap runs a
   CHECK(shell.process->out() == "ready\ntrap\nprogram\n");
 }
 
+TEST_CASE(
+    "foreground: so does a command in the background that handles one of a terminal's signals") {
+  Shell shell(
+      "trap 'echo trap; kill $!; wait; exit 0' TERM; "
+      "python3 -u -c 'import signal; signal.signal(signal.SIGINT, lambda *_: None); "
+      "print(\"ready\"); signal.pause()' & wait; echo waited");
+  CHECK_FALSE(SignalForeground(shell.process->pid(), SIGTERM));
+  shell.process->Signal(SIGTERM);
+  CHECK_MESSAGE(shell.process->Wait() == 0, shell.process->Describe());
+}
+
 TEST_CASE("foreground: of a pipeline those get it that catch it") {
   Shell shell("trap 'echo trap' TERM; sh program | cat; echo ended");
   shell.process->Signal(SIGTERM);

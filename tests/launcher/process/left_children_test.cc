@@ -19,10 +19,9 @@ constexpr TimePoint kStart = TimePoint(100s);
 
 TEST_CASE("left children: the line names the process, its rank and the option") {
   const LeftChild shell{.pid = 71, .name = "sh", .rank = "3"};
-  CHECK(
-      LeftChildrenText({shell}, 0s) ==
-      "rank 3 has ended and left sh (pid 71) running: ending it; --keep_children=SECONDS gives it "
-      "time");
+  CHECK(LeftChildrenText({shell}, 0s) ==
+        "rank 3 has ended and left sh (pid 71) running: it is ended with this node's workers; "
+        "--keep_children=SECONDS gives it time");
   CHECK(LeftChildrenText({shell}, 60s) ==
         "rank 3 has ended and left sh (pid 71) running: it has 60 s to end (--keep_children)");
   const LeftChild trainer{.pid = 72, .name = "python", .rank = "3", .has_gpu = true};
@@ -38,12 +37,12 @@ TEST_CASE("left children: of many some are named, and all ranks") {
   }
   CHECK(LeftChildrenText(many, 0s) ==
         "ranks 0, 1 have ended and left sh (pid 71), sh (pid 72), sh (pid 73) and 2 more running: "
-        "ending them; --keep_children=SECONDS gives them time");
+        "they are ended with this node's workers; --keep_children=SECONDS gives them time");
   many.resize(1);
   many[0].rank.clear();
   CHECK(LeftChildrenText(many, 0s) ==
-        "a worker has ended and left sh (pid 71) running: ending it; --keep_children=SECONDS gives "
-        "it time");
+        "a worker has ended and left sh (pid 71) running: it is ended with this node's workers; "
+        "--keep_children=SECONDS gives it time");
 }
 
 // A process that a worker of `rank` has left, with files of these names open.
@@ -60,30 +59,44 @@ struct Left {
   Subprocess process;
 };
 
-std::vector<std::string> Look(LeftChildren& children, TimePoint now) {
-  return children.Look(now, {.mark = "left-children-test"});
+std::vector<std::string> Look(LeftChildren& children, TimePoint now,
+                              const std::set<pid_t>& living = {}) {
+  return children.Look(now, {.mark = "left-children-test"}, living);
 }
 
 TEST_CASE("left children: each is told of once, a moment after its worker has ended") {
   LeftChildren children(60s, 5s);
   CHECK(children.next_at() == TimePoint::max());
-  children.WorkerEnded(3, kStart);
+  children.WorkerEnded(kStart);
   const Left left("3");
-  const Left other("4");
+  // A living worker and what it has started, whatever rank that says it has.
+  const Left other("3");
+  const std::set<pid_t> living = {other.process.pid()};
   CHECK(children.next_at() == kStart + LeftChildren::kSettle);
-  CHECK(Look(children, kStart).empty());
-  const std::vector<std::string> lines = Look(children, kStart + LeftChildren::kSettle);
+  CHECK(Look(children, kStart, living).empty());
+  const std::vector<std::string> lines = Look(children, kStart + LeftChildren::kSettle, living);
   REQUIRE(lines.size() == 1);
   CHECK(lines[0].starts_with("rank 3 has ended and left "));
   CHECK(children.next_at() > kStart);
-  CHECK(Look(children, children.next_at()).empty());
-  children.WorkerEnded(4, kStart + 9s);
+  CHECK(Look(children, children.next_at(), living).empty());
+  children.WorkerEnded(kStart + 9s);
   CHECK(Look(children, kStart + 10s).size() == 1);
+}
+
+TEST_CASE("left children: the end of a second worker puts off no look for the first one's") {
+  LeftChildren children(0s, 5s);
+  children.WorkerEnded(kStart);
+  children.WorkerEnded(kStart + 60ms);  // no limit: pure
+  CHECK(children.next_at() == kStart + LeftChildren::kSettle);
+  const Left left("3");
+  CHECK(Look(children, children.next_at()).size() == 1);
+  CHECK(children.next_at() == kStart + 60ms + LeftChildren::kSettle);  // no limit: pure
+  CHECK(Look(children, children.next_at()).empty());
 }
 
 TEST_CASE("left children: who has gone is not told of, and nobody is looked for again") {
   LeftChildren children(60s, 5s);
-  children.WorkerEnded(3, kStart);
+  children.WorkerEnded(kStart);
   CHECK(Look(children, kStart + 1s).empty());
   CHECK(children.next_at() == TimePoint::max());
 }
@@ -91,7 +104,7 @@ TEST_CASE("left children: who has gone is not told of, and nobody is looked for 
 TEST_CASE("left children: without --keep_children one look is enough") {
   LeftChildren children(0s, 5s);
   CHECK(children.patience() == LeftChildren::kSettle);
-  children.WorkerEnded(3, kStart);
+  children.WorkerEnded(kStart);
   const Left left("3");
   CHECK(Look(children, kStart + 1s).size() == 1);
   CHECK(children.next_at() == TimePoint::max());
@@ -115,8 +128,8 @@ TEST_CASE("left children: one with a GPU open is ended at once, and killed after
   const std::string proc = ProcWithGpu(dir, left.process.pid());
   const LeftoverQuery query{.mark = "left-children-test", .proc = proc.c_str()};
   LeftChildren children(60s, 5s);
-  children.WorkerEnded(3, kStart);
-  const std::vector<std::string> lines = children.Look(kStart + 1s, query);
+  children.WorkerEnded(kStart);
+  const std::vector<std::string> lines = children.Look(kStart + 1s, query, {});
   REQUIRE(lines.size() == 1);
   CHECK(lines[0].ends_with("in spite of --keep_children"));
   CHECK(left.process.Wait() == 128 + SIGTERM);
