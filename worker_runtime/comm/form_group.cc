@@ -164,6 +164,17 @@ absl::StatusOr<Decision> Follow(Store& store, const GroupMember& member,
   return DecodeDecision(*text, member.world_size);
 }
 
+// Of a rank that can announce nothing: rank 0 waits for what each announces, the others for rank
+// 0's decision alone. Best effort: at worst they wait for their timeout.
+void TellFailure(Store& store, int rank, const absl::Status& status) {
+  if (rank != 0) {
+    (void)store.Set(CapabilitiesKey(rank), EncodeFailure(status));
+    return;
+  }
+  const std::string told = absl::StrCat("rank 0: ", status.message());
+  (void)store.Set(kPlanKey, EncodeFailure(absl::Status(status.code(), told)));
+}
+
 Endpoint EndpointOf(int rank, const Capabilities& capabilities) {
   return {rank, capabilities.host, capabilities.address, capabilities.nonce};
 }
@@ -269,8 +280,7 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   auto listener = ListenForMessages(&capabilities);
   if (absl::IsResourceExhausted(listener.status())) {
     absl::Status status = Refused(absl::StrCat("listen on ", capabilities.address), errno);
-    // Best effort: at worst the others wait for their timeout.
-    (void)store.Set(CapabilitiesKey(member.rank), EncodeFailure(status));
+    TellFailure(store, member.rank, status);
     return status;
   }
   const uint16_t port = listener.ok() ? ddprun::rendezvous::LocalPort(listener->get()) : 0;

@@ -1,0 +1,53 @@
+// What the others hear of a rank that fails while their group forms.
+#include "worker_runtime/comm/form_group.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <future>
+#include <memory>
+
+#include "tests/support/contains.h"
+#include "tests/support/scarce_descriptors.h"
+#include "tests/support/store_server.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::testing::Contains;
+
+GroupMember MemberOf(int rank) {
+  GroupMember member;
+  member.rank = rank;
+  member.world_size = 2;
+  member.timeout = std::chrono::hours(1);  // nobody waits for it
+  member.capabilities.host = "host";
+  member.capabilities.device = DeviceChoice::kCpu;
+  return member;
+}
+
+TEST_CASE("form group: rank 0 that has no descriptor to listen tells the others at once") {
+  const auto server = ddprun::testing::StartStoreServer();
+  const auto connect = [&] {
+    auto store = Store::Connect("127.0.0.1", server->port(), std::chrono::seconds(60));
+    REQUIRE(store.ok());
+    return *std::move(store);
+  };
+  const std::unique_ptr<Store> first = connect(), second = connect();
+  auto follower =
+      std::async(std::launch::async, [&] { return FormGroup(*second, MemberOf(1)).status(); });
+  REQUIRE(first->Wait({"rank/1"}, std::chrono::seconds(60)).ok());  // its listener is open
+  absl::Status leader;
+  {
+    const ddprun::testing::NoMoreDescriptors none(getpid());
+    leader = FormGroup(*first, MemberOf(0)).status();
+    CHECK_MESSAGE(absl::IsResourceExhausted(leader), leader.ToString());
+  }
+  const absl::Status told = follower.get();
+  CHECK_MESSAGE(absl::IsResourceExhausted(told), told.ToString());
+  CHECK(told.message() == "rank 0: " + std::string(leader.message()));
+  CHECK(told.message() == Contains("(EMFILE)"));
+}
+
+}  // namespace
+}  // namespace ddp::internal
