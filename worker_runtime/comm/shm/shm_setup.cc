@@ -234,13 +234,16 @@ absl::Status Told(Store& store, const std::string& key, absl::Status status) {
   return status;
 }
 
-// `status`, or what the first rank has said of its own end.
+// Of what the first rank has left in place of its address.
+absl::Status ItsWord(const std::string& who, const std::string& value) {
+  return absl::UnavailableError(absl::StrCat(who, " has none: ", value.substr(sizeof kFailed - 1)));
+}
+
+// `status`, which is a failure, or what the first rank has said of its own end.
 absl::Status WithItsWord(Store& store, const std::string& key, const std::string& who,
                          absl::Status status) {
   auto value = store.Get(key, std::chrono::seconds(1));
-  if (!value.ok() || !absl::StartsWith(*value, kFailed)) return status;
-  return absl::UnavailableError(
-      absl::StrCat(who, " has none: ", value->substr(sizeof kFailed - 1)));
+  return value.ok() && absl::StartsWith(*value, kFailed) ? ItsWord(who, *value) : status;
 }
 
 absl::StatusOr<ShmGroup> GroupOver(std::unique_ptr<ShmDomain> domain, std::vector<PeerLink> links) {
@@ -281,7 +284,7 @@ absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vecto
     return absl::Status(value.status().code(),
                         absl::StrCat(who, " did not come: ", value.status().message()));
   }
-  if (absl::StartsWith(*value, kFailed)) return WithItsWord(store, key, who, absl::OkStatus());
+  if (absl::StartsWith(*value, kFailed)) return ItsWord(who, *value);
   Hello hello{};
   hello.index = index;
   const size_t space = value->find(' ');

@@ -1,0 +1,50 @@
+// What ranks that share memory hear of one that cannot join it. Nobody waits for the deadline.
+#include "worker_runtime/comm/shm/shm_setup.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "tests/support/scarce_descriptors.h"
+#include "tests/support/store_server.h"
+
+namespace ddp::internal {
+namespace {
+
+using ddprun::testing::NoMoreDescriptors;
+
+constexpr std::chrono::seconds kTimeout(60);
+const std::vector<int> kRanks = {4, 5, 6};
+
+struct Node {
+  std::unique_ptr<Store> Connect() const {
+    auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+    REQUIRE(store.ok());
+    return *std::move(store);
+  }
+  static absl::Status Join(Store& store, int index) {
+    return JoinShmGroup(store, "node/4", kRanks, index, Clock::now() + std::chrono::hours(1))
+        .status();
+  }
+
+  std::unique_ptr<ddprun::rendezvous::StoreServer> server = ddprun::testing::StartStoreServer();
+};
+
+TEST_CASE("shm set-up: a first rank that has no descriptor left tells those who come later why") {
+  const Node node;
+  const auto store = node.Connect();
+  absl::Status first;
+  {
+    const NoMoreDescriptors none(getpid());
+    first = Node::Join(*store, 0);
+    CHECK_MESSAGE(absl::IsResourceExhausted(first), first.ToString());
+  }
+  const absl::Status later = Node::Join(*store, 1);
+  CHECK(absl::IsUnavailable(later));
+  CHECK(later.message() ==
+        "rank 4, which holds this node's shared memory, has none: " + std::string(first.message()));
+}
+
+}  // namespace
+}  // namespace ddp::internal
