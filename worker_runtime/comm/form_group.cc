@@ -296,7 +296,10 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   if (place.ranks.size() > 1) {
     const std::string key = absl::StrCat("node/", place.ranks[0]);
     auto joined = JoinShmGroup(store, key, place.ranks, place.index, deadline);
-    if (!joined.ok()) return joined.status();
+    if (!joined.ok()) {
+      if (place.node_count > 1) TellNoLinks(store, member.rank, joined.status());
+      return joined.status();
+    }
     shared = std::move(*joined);
   }
   std::unique_ptr<Engine> engine;

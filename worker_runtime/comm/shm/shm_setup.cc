@@ -127,6 +127,9 @@ absl::Status SocketStatus(const char* what) {
 // What the first rank leaves in place of its address, so that the others do not wait for it.
 constexpr char kFailed[] = "failed ";
 
+// Where another rank says why it does not come.
+std::string FollowerKey(const std::string& key) { return absl::StrCat(key, "/failed"); }
+
 // The first rank's side.
 class Leader {
  public:
@@ -153,10 +156,12 @@ class Leader {
                                        absl::BytesToHexString(std::string(name, length))));
   }
 
-  absl::StatusOr<std::vector<PeerLink>> AwaitAll(Clock::time_point deadline) {
+  // REQUIRES: Publish() has put our address under `key`.
+  absl::StatusOr<std::vector<PeerLink>> AwaitAll(Store& store, const std::string& key,
+                                                 Clock::time_point deadline) {
     while (links_.size() + 1 < ranks_.size()) {
       if (Clock::now() >= deadline) return absl::DeadlineExceededError(WhoIsMissing());
-      absl::Status status = Poll(deadline);
+      absl::Status status = Poll(store, key, deadline);
       if (!status.ok()) return status;
     }
     return std::move(links_);
@@ -177,11 +182,16 @@ class Leader {
     return absl::StrCat(NameRanks(missing), " did not join the shared memory of this node");
   }
 
-  absl::Status Poll(Clock::time_point deadline) {
+  absl::Status Poll(Store& store, const std::string& key, Clock::time_point deadline) {
     std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}};
     for (const Stranger& stranger : strangers_)
       polled.push_back({stranger.socket.get(), POLLIN, 0});
-    if (poll(polled.data(), polled.size(), PollMs(deadline)) < 0) return absl::OkStatus();
+    const int ready = poll(polled.data(), polled.size(), PollMs(deadline));
+    if (ready < 0) return absl::OkStatus();
+    // A second in which nobody came: who cannot come has a connection to the store alone.
+    if (ready == 0 && Clock::now() < deadline) {
+      if (absl::Status status = FollowersWord(store, key); !status.ok()) return status;
+    }
     std::vector<Stranger> remaining;
     for (size_t i = 0; i < strangers_.size(); ++i) {
       if (polled[i + 1].revents != 0) {
@@ -193,6 +203,16 @@ class Leader {
     strangers_ = std::move(remaining);
     const bool has_room = strangers_.size() <= ranks_.size() + 64;
     return polled[0].revents != 0 && has_room ? Accept() : absl::OkStatus();
+  }
+
+  // Ok: no rank has said that it does not come.
+  absl::Status FollowersWord(Store& store, const std::string& key) {
+    if (!is_store_there_) return absl::OkStatus();
+    const auto has = store.Check({FollowerKey(key)});
+    is_store_there_ = has.ok();
+    if (!has.ok() || !*has) return absl::OkStatus();
+    const auto word = store.Get(FollowerKey(key), std::chrono::seconds(1));
+    return word.ok() ? absl::UnavailableError(*word) : absl::OkStatus();
   }
 
   absl::Status Accept() {
@@ -225,6 +245,7 @@ class Leader {
   UniqueFd listener_;
   std::vector<Stranger> strangers_;
   std::vector<bool> has_joined_;
+  bool is_store_there_ = true;  // each question to one that does not answer would wait
   std::vector<PeerLink> links_;
 };
 
@@ -266,7 +287,7 @@ absl::StatusOr<ShmGroup> Lead(Store& store, const std::string& key, std::vector<
   Leader leader(std::move(ranks), std::move(copy));
   absl::Status status = leader.Publish(store, key);
   if (!status.ok()) return status;
-  auto links = leader.AwaitAll(deadline);
+  auto links = leader.AwaitAll(store, key, deadline);
   // While the connections stand: who sees them end looks for a word on it.
   if (!links.ok()) return Told(store, key, links.status());
   return GroupOver(*std::move(domain), *std::move(links));
@@ -331,7 +352,14 @@ absl::StatusOr<ShmGroup> JoinShmGroup(Store& store, const std::string& key, std:
     if (!group.ok()) return Told(store, key, group.status());
     return group;
   }
-  return Follow(store, key, std::move(ranks), index, deadline);
+  const int rank = ranks[static_cast<size_t>(index)];
+  auto group = Follow(store, key, std::move(ranks), index, deadline);
+  if (!group.ok()) {
+    // Best effort, as Told().
+    (void)store.Set(FollowerKey(key),
+                    absl::StrCat("rank ", rank, " did not join: ", group.status().message()));
+  }
+  return group;
 }
 
 }  // namespace ddp::internal

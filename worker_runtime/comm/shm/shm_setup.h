@@ -22,8 +22,9 @@ struct ShmGroup {
 // Joins `ranks` (global, ascending, all on this node, `index` is ours). The first of them makes the
 // memory and hands it over an abstract Unix socket to whoever runs as the same user and knows the
 // nonce that it put into the store under `key`, which belongs to this round. No name outlives the
-// processes. Errors: DeadlineExceeded naming the ranks that did not come, Unavailable, and what
-// creating the memory gives.
+// processes. Who fails says why in the store, so that the first rank and who has not joined yet do
+// not wait for the deadline. Errors: DeadlineExceeded naming the ranks that did not come,
+// Unavailable, and what creating the memory gives.
 absl::StatusOr<ShmGroup> JoinShmGroup(Store& store, const std::string& key, std::vector<int> ranks,
                                       int index, Clock::time_point deadline);
 

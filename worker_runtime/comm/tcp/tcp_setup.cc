@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/core/rank_assignment.h"
@@ -31,6 +32,8 @@ int LeftMs(Clock::time_point deadline) {
 }
 
 std::string PortKey(int rank) { return absl::StrCat("port/", rank); }
+// What stands there in place of a port.
+constexpr char kFailed[] = "failed ";
 
 // The same answer on both sides.
 bool Listens(const Endpoint& self, const Endpoint& other) {
@@ -71,6 +74,10 @@ absl::StatusOr<UniqueFd> Connect(Store& store, const Hello& hello, const Endpoin
     return absl::Status(
         port.status().code(),
         absl::StrCat("rank ", other.rank, " does not listen: ", port.status().message()));
+  }
+  if (absl::StartsWith(*port, kFailed)) {
+    return absl::UnavailableError(
+        absl::StrCat("rank ", other.rank, " does not listen: ", port->substr(sizeof kFailed - 1)));
   }
   absl::StatusOr<UniqueFd> begun = BeginConnect(other.address, *port);
   if (!begun.ok()) return Unreachable(other, begun.status().message());
@@ -185,6 +192,10 @@ class Listener {
 
 absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
                                         const Endpoint& previous, const Endpoint& next,
+void TellNoLinks(Store& store, int rank, const absl::Status& why) {
+  (void)store.Set(PortKey(rank), absl::StrCat(kFailed, why.message()));
+}
+
                                         const std::shared_ptr<const LinkKey>& key,
                                         Clock::time_point deadline) {
   std::vector<const Endpoint*> to_connect;
@@ -200,10 +211,17 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
   std::unique_ptr<Listener> listener;
   if (!to_accept.empty()) {
     auto acceptor = Acceptor::Listen(self.address, self.rank, self.nonce, key);
-    if (!acceptor.ok()) return acceptor.status();
+    if (!acceptor.ok()) {
+      TellNoLinks(store, self.rank, acceptor.status());
+      return acceptor.status();
+    }
     const uint16_t port = (*acceptor)->port();
     listener = std::make_unique<Listener>(std::move(*acceptor), std::move(to_accept), deadline);
-    if (!listener->is_running()) return NoThread("listen for the links to other nodes");
+    if (!listener->is_running()) {
+      absl::Status status = NoThread("listen for the links to other nodes");
+      TellNoLinks(store, self.rank, status);
+      return status;
+    }
     absl::Status status = store.Set(PortKey(self.rank), absl::StrCat(port));
     if (!status.ok()) return status;
   }

@@ -41,6 +41,10 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
                                         const std::shared_ptr<const LinkKey>& key,
                                         Clock::time_point deadline);
 
+// Of a rank that failed before its port was open: who would connect has `why` at once. Who listens
+// for it waits for the deadline. Best effort.
+void TellNoLinks(Store& store, int rank, const absl::Status& why);
+
 }  // namespace ddp::internal
 
 #endif  // DDPRUN_WORKER_RUNTIME_COMM_TCP_TCP_SETUP_H_

@@ -4,14 +4,17 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <future>
 #include <memory>
 
+#include "tests/support/contains.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 
 namespace ddp::internal {
 namespace {
 
+using ddprun::testing::Contains;
 using ddprun::testing::NoMoreDescriptors;
 
 constexpr std::chrono::seconds kTimeout(60);
@@ -44,6 +47,24 @@ TEST_CASE("shm set-up: a first rank that has no descriptor left tells those who 
   CHECK(absl::IsUnavailable(later));
   CHECK(later.message() ==
         "rank 4, which holds this node's shared memory, has none: " + std::string(first.message()));
+}
+
+TEST_CASE("shm set-up: a rank that has no descriptor to come with tells the first, which ends") {
+  const Node node;
+  const auto first_store = node.Connect(), store = node.Connect();
+  auto first = std::async(std::launch::async, [&] { return Node::Join(*first_store, 0); });
+  REQUIRE(store->Wait({"node/4"}, kTimeout).ok());
+  {
+    const NoMoreDescriptors none(getpid());
+    const absl::Status status = Node::Join(*store, 1);
+    CHECK_MESSAGE(absl::IsResourceExhausted(status), status.ToString());
+  }
+  const absl::Status told = first.get();
+  CHECK_MESSAGE(absl::IsUnavailable(told), told.ToString());
+  CHECK(told.message() == Contains("rank 5 did not join: socket for this node's ranks: "));
+  CHECK(told.message() == Contains("(EMFILE)"));
+  const absl::Status third = Node::Join(*store, 2);
+  CHECK(third.message() == Contains(std::string(told.message())));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/contains.h"
+#include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
 #include "worker_runtime/comm/form_group.h"
@@ -23,6 +25,7 @@ namespace ddp::internal {
 namespace {
 
 using ddprun::rendezvous::StoreServer;
+using ddprun::testing::Contains;
 using ddprun::testing::Intruder;
 using ddprun::testing::StartStoreServer;
 
@@ -203,6 +206,23 @@ TEST_CASE("tcp set-up: once the group has formed no rank has an open port") {
   CHECK(silent.IsDropped());
   for (uint16_t port : ports) CHECK(Intruder(port).IsRefused());
   forming.CheckAllWell();
+}
+
+TEST_CASE("tcp set-up: who would connect to a rank that cannot listen has its reason at once") {
+  const auto server = StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+  REQUIRE(store.ok());
+  const Endpoint lower{0, "host0", "127.0.0.1", {1}}, higher{1, "host1", "127.0.0.1", {2}};
+  const auto deadline = Clock::now() + std::chrono::hours(1);
+  {
+    const ddprun::testing::NoMoreDescriptors none(getpid());
+    const auto links = ConnectChain(**store, lower, {}, higher, nullptr, deadline);
+    CHECK(absl::IsUnavailable(links.status()));
+  }
+  const auto links = ConnectChain(**store, higher, lower, {}, nullptr, deadline);
+  CHECK(absl::IsUnavailable(links.status()));
+  CHECK(links.status().message() == Contains("rank 0 does not listen: rank 0 cannot listen on"));
+  CHECK(links.status().message() == Contains("(EMFILE)"));
 }
 
 TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for the rank") {
