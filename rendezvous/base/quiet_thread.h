@@ -9,7 +9,7 @@ namespace ddprun {
 
 // Starts `body` with every signal blocked, from its first instruction on; a write into a broken
 // pipe is an error there. Not joinable: the system has no thread left, for which kNoThreadText is
-// the reason to give.
+// the reason to give, or no memory for one.
 std::thread StartQuietThread(std::function<void()> body);
 
 inline constexpr char kNoThreadText[] = "a limit on processes is reached (ulimit -u, pids.max)";
