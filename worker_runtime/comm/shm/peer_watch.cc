@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "rendezvous/base/quiet_thread.h"
@@ -29,25 +31,35 @@ PeerWatch::~PeerWatch() {
 void PeerWatch::ThreadMain() {
   // Nobody sends after joining, so whatever poll() reports means that the peer is gone.
   constexpr int kMinuteMs = 60'000;
+  constexpr std::chrono::milliseconds kRest(100);
+  std::vector<const PeerLink*> here;
+  for (const PeerLink& link : links_) here.push_back(&link);
   std::vector<pollfd> polled;
-  for (const PeerLink& link : links_) {
-    polled.push_back({link.socket.get(), POLLIN, 0});
-    // poll() skips -1
-    polled.push_back({link.pidfd == nullptr ? -1 : link.pidfd->get(), POLLIN, 0});
-  }
-  size_t here = links_.size();
-  while (here > 0) {
-    if (poll(polled.data(), polled.size(), kMinuteMs) < 0) continue;
-    if (is_stopping_) return;
-    for (size_t i = 0; i < links_.size(); ++i) {
-      pollfd& socket = polled[2 * i];
-      pollfd& process = polled[2 * i + 1];
-      const bool was_gone = socket.fd < 0;
-      if (was_gone || (socket.revents == 0 && process.revents == 0)) continue;
-      domain_.MarkGone(links_[i].index);
-      socket.fd = process.fd = -1;
-      --here;
+  while (!here.empty() && !is_stopping_) {
+    // Those that are there alone: one place more than this process may have files is EINVAL.
+    polled.clear();
+    for (const PeerLink* link : here) {
+      polled.push_back({link->socket.get(), POLLIN, 0});
+      if (link->pidfd != nullptr) polled.push_back({link->pidfd->get(), POLLIN, 0});
     }
+    if (poll(polled.data(), polled.size(), kMinuteMs) < 0) {
+      // No memory for it, or its limit on files is a lower one by now: both may change.
+      if (errno != EINTR) std::this_thread::sleep_for(kRest);
+      continue;
+    }
+    if (is_stopping_) return;
+    std::vector<const PeerLink*> remaining;
+    const pollfd* next = polled.data();
+    for (const PeerLink* link : here) {
+      bool is_gone = next++->revents != 0;
+      if (link->pidfd != nullptr && next++->revents != 0) is_gone = true;
+      if (is_gone) {
+        domain_.MarkGone(link->index);
+      } else {
+        remaining.push_back(link);
+      }
+    }
+    here = std::move(remaining);
   }
 }
 
