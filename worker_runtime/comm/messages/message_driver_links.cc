@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/messages/message_driver.h"
+#include "worker_runtime/comm/refused.h"
 #include "worker_runtime/comm/tcp/sockets.h"
 
 namespace ddp::internal {
@@ -65,7 +66,9 @@ absl::Status MessageDriver::ReadAnswer(int rank, Outgoing& link) {
     }
     const Key proof = secrets.HelloProof();
     link.socket.Greet(proof.data(), proof.size());
-    link.socket.Seal(secrets.Channel(false));
+    auto channel = secrets.Channel(false);
+    if (channel == nullptr) return NoMemory("seal a connection");
+    link.socket.Seal(std::move(channel));
   } else if (link.answer.nonce != owner_.peers_.answer) {
     return absl::UnauthenticatedError("who answers there is no rank of this group");
   }
@@ -126,7 +129,9 @@ absl::Status MessageDriver::ReadProof(Incoming& link) {
   if (!link.secrets->IsHelloProof(link.proof)) {
     return absl::UnauthenticatedError("it has not this round's key");
   }
-  link.socket.Seal(link.secrets->Channel(true));
+  auto channel = link.secrets->Channel(true);
+  if (channel == nullptr) return NoMemory("seal a connection");
+  link.socket.Seal(std::move(channel));
   Believe(link);
   return absl::OkStatus();
 }

@@ -53,6 +53,7 @@ absl::StatusOr<std::vector<Acceptor::Peer>> Acceptor::Await(std::vector<int> exp
   expected_ = std::move(expected);
   while (!expected_.empty()) {
     if (is_stopped_) return absl::CancelledError("stopped listening");
+    if (!failure_.ok()) return failure_;
     if (Clock::now() >= deadline) {
       return absl::DeadlineExceededError(
           absl::StrCat(NameRanks(expected_), " did not connect to rank ", rank_,
@@ -95,15 +96,27 @@ void Acceptor::HearAll(const std::vector<pollfd>& polled) {
         remaining.push_back(std::move(stranger));
         break;
       case Verdict::kProved:
-        std::erase(expected_, stranger.hello.from);
-        peers_.push_back({stranger.hello.from, std::move(stranger.socket),
-                          stranger.secrets == nullptr ? nullptr : stranger.secrets->Channel(true)});
+        Welcome(std::move(stranger));
         break;
       case Verdict::kDropped:
         break;
     }
   }
   strangers_ = std::move(remaining);
+}
+
+void Acceptor::Welcome(Stranger stranger) {
+  std::unique_ptr<SealedChannel> channel;
+  if (stranger.secrets != nullptr) {
+    channel = stranger.secrets->Channel(true);
+    // Without one the link would be plain.
+    if (channel == nullptr) {
+      failure_ = NoMemory(absl::StrCat("seal the link to rank ", stranger.hello.from));
+      return;
+    }
+  }
+  std::erase(expected_, stranger.hello.from);
+  peers_.push_back({stranger.hello.from, std::move(stranger.socket), std::move(channel)});
 }
 
 void Acceptor::AcceptAll() {

@@ -64,6 +64,7 @@ class Acceptor {
       : port_(port), rank_(rank), nonce_(nonce), key_(std::move(key)), socket_(std::move(socket)) {}
   void Poll(Clock::time_point deadline);
   void HearAll(const std::vector<pollfd>& polled);
+  void Welcome(Stranger stranger);
   void AcceptAll();
   Verdict Hear(Stranger& stranger);
   Verdict Answer(Stranger& stranger);
@@ -78,7 +79,8 @@ class Acceptor {
   // Of the thread in Await().
   ddprun::UniqueFd socket_;
   std::vector<int> expected_;
-  int refused_ = 0;  // the last error of accept() that is no passing one
+  int refused_ = 0;       // the last error of accept() that is no passing one
+  absl::Status failure_;  // which ends Await()
   std::vector<Stranger> strangers_;
   std::vector<Peer> peers_;
 };

@@ -4,7 +4,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include <new>
 #include <string>
 #include <utility>
 
@@ -73,16 +72,19 @@ absl::Status Unusable(const std::string& why) {
 
 }  // namespace
 
-LinkCipher::LinkCipher(const LinkCryptoFunctions& functions, const Key& key, bool is_sealing)
-    : functions_(functions), context_(functions.EVP_CIPHER_CTX_new()) {
+std::unique_ptr<LinkCipher> LinkCipher::Make(const LinkCryptoFunctions& functions, const Key& key,
+                                             bool is_sealing) {
+  evp_cipher_ctx_st* const context = functions.EVP_CIPHER_CTX_new();
+  if (context == nullptr) return nullptr;
+  std::unique_ptr<LinkCipher> cipher(new LinkCipher(functions, context));
   // The library has no other reason to refuse than that there is no memory.
-  if (context_ == nullptr) throw std::bad_alloc();
-  if (functions_.EVP_CipherInit_ex(context_, functions_.EVP_aes_256_gcm(), nullptr, key.data(),
-                                   nullptr, is_sealing ? 1 : 0) != 1) {
-    functions_.EVP_CIPHER_CTX_free(context_);
-    throw std::bad_alloc();
-  }
+  const bool is_made = functions.EVP_CipherInit_ex(context, functions.EVP_aes_256_gcm(), nullptr,
+                                                   key.data(), nullptr, is_sealing ? 1 : 0) == 1;
+  return is_made ? std::move(cipher) : nullptr;
 }
+
+LinkCipher::LinkCipher(const LinkCryptoFunctions& functions, evp_cipher_ctx_st* context)
+    : functions_(functions), context_(context) {}
 
 LinkCipher::~LinkCipher() { functions_.EVP_CIPHER_CTX_free(context_); }
 
@@ -161,11 +163,11 @@ bool LinkCrypto::AreEqual(const Key& one, const Key& other) const {
 void LinkCrypto::Forget(Key& key) const { functions_->OPENSSL_cleanse(key.data(), key.size()); }
 
 std::unique_ptr<LinkCipher> LinkCrypto::Sealing(const Key& key) const {
-  return std::unique_ptr<LinkCipher>(new LinkCipher(*functions_, key, true));
+  return LinkCipher::Make(*functions_, key, true);
 }
 
 std::unique_ptr<LinkCipher> LinkCrypto::Opening(const Key& key) const {
-  return std::unique_ptr<LinkCipher>(new LinkCipher(*functions_, key, false));
+  return LinkCipher::Make(*functions_, key, false);
 }
 
 }  // namespace ddp::internal

@@ -37,7 +37,11 @@ class LinkCipher {
 
  private:
   friend class LinkCrypto;
-  LinkCipher(const LinkCryptoFunctions& functions, const Key& key, bool is_sealing);
+  // Null: there is no memory for it.
+  static std::unique_ptr<LinkCipher> Make(const LinkCryptoFunctions& functions, const Key& key,
+                                          bool is_sealing);
+  // Takes the context.
+  LinkCipher(const LinkCryptoFunctions& functions, evp_cipher_ctx_st* context);
 
   const LinkCryptoFunctions& functions_;
   evp_cipher_ctx_st* const context_;
@@ -54,6 +58,7 @@ class LinkCrypto {
   bool AreEqual(const Key& one, const Key& other) const;
   // Overwrites it, whatever the compiler thinks of that.
   void Forget(Key& key) const;
+  // Null: there is no memory for it. The caller may be a thread in which nothing catches.
   std::unique_ptr<LinkCipher> Sealing(const Key& key) const;
   std::unique_ptr<LinkCipher> Opening(const Key& key) const;
 

@@ -72,12 +72,13 @@ bool LinkSecrets::IsHelloProof(const Key& said) const {
 
 std::unique_ptr<SealedChannel> LinkSecrets::Channel(bool is_listener) const {
   Key to_listener = Derive("to the listener"), from_listener = Derive("from the listener");
-  std::unique_ptr<SealedChannel> channel(
-      new SealedChannel{RecordSealer(crypto_.Sealing(is_listener ? from_listener : to_listener)),
-                        RecordOpener(crypto_.Opening(is_listener ? to_listener : from_listener))});
+  auto sealing = crypto_.Sealing(is_listener ? from_listener : to_listener);
+  auto opening = crypto_.Opening(is_listener ? to_listener : from_listener);
   crypto_.Forget(to_listener);
   crypto_.Forget(from_listener);
-  return channel;
+  if (sealing == nullptr || opening == nullptr) return nullptr;
+  return std::unique_ptr<SealedChannel>(
+      new SealedChannel{RecordSealer(std::move(sealing)), RecordOpener(std::move(opening))});
 }
 
 }  // namespace ddp::internal

@@ -70,6 +70,7 @@ class LinkSecrets {
   Key HelloProof() const { return Derive("hello"); }
   bool IsAnswerProof(const Key& said) const;
   bool IsHelloProof(const Key& said) const;
+  // Null: there is no memory for it. The link is then none, and not a plain one.
   std::unique_ptr<SealedChannel> Channel(bool is_listener) const;
 
  private:

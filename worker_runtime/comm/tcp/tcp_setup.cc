@@ -140,7 +140,9 @@ absl::StatusOr<std::unique_ptr<SealedChannel>> ProveKey(int socket, const LinkKe
       static_cast<ssize_t>(proof.size())) {
     return Unreachable(other, errno);
   }
-  return secrets.Channel(false);
+  auto channel = secrets.Channel(false);
+  if (channel == nullptr) return NoMemory(absl::StrCat("seal the link to rank ", other.rank));
+  return channel;
 }
 
 // To one that listens. A plain link's answer is still to come.
@@ -190,12 +192,12 @@ class Listener {
 
 }  // namespace
 
-absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
-                                        const Endpoint& previous, const Endpoint& next,
 void TellNoLinks(Store& store, int rank, const absl::Status& why) {
   (void)store.Set(PortKey(rank), absl::StrCat(kFailed, why.message()));
 }
 
+absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
+                                        const Endpoint& previous, const Endpoint& next,
                                         const std::shared_ptr<const LinkKey>& key,
                                         Clock::time_point deadline) {
   std::vector<const Endpoint*> to_connect;
