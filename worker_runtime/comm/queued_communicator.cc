@@ -366,7 +366,7 @@ std::unique_ptr<Work> QueuedCommunicator::Post(const Op& op, bool is_send, int p
   {
     const std::lock_guard lock(mutex_);
     message.timeout = timeout_;
-    if (!error_.ok()) refused = error_;
+    if (!error_.ok()) refused = Ended(error_);
   }
   return refused.ok() ? messages_->Start(std::move(message)) : Refused(std::move(refused));
 }

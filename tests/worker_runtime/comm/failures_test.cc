@@ -189,6 +189,8 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
     CHECK(absl::IsFailedPrecondition(later));
     CHECK(later.message() ==
           absl::StrCat("the group has ended before this call: ", status.message()));
+    const absl::Status message = group.Send(data.data(), 1, DType::kFloat32, 0, 0)->Wait();
+    CHECK(message.ToString() == later.ToString());
   });
   CheckEveryLayout([](Communicator& group) {
     std::vector<float> data(8);
