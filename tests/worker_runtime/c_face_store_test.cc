@@ -271,5 +271,21 @@ TEST_CASE("c store: the functions' own errors come out with their words") {
         }) == DDP_NOT_FOUND);
 }
 
+TEST_CASE("c store: a thread that ends in a function of the program ends, and no process does") {
+  bool is_over = false;
+  std::thread thread([&is_over] {
+    struct Over {
+      ~Over() { is_over = true; }
+      bool& is_over;
+    } over{is_over};
+    CodeWith([](void*, const char*, const void*, size_t, ddp_answer*) -> ddp_code {
+      pthread_exit(nullptr);
+    });
+    FAIL_CHECK("it went on");
+  });
+  thread.join();
+  CHECK(is_over);
+}
+
 }  // namespace
 }  // namespace ddp::testing

@@ -1,5 +1,7 @@
 #include "worker_runtime/c_face/answer.h"
 
+#include <cxxabi.h>
+
 #include <cstring>
 #include <utility>
 
@@ -43,6 +45,8 @@ absl::StatusOr<std::string> Answered(const std::string& call,
   ddp_code code;
   try {
     code = function(&answer);
+  } catch (abi::__forced_unwind&) {
+    throw;  // the function has called pthread_exit()
   } catch (...) {
     code = ToldException();
     answer.error = ddp_error_text();

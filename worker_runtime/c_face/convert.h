@@ -2,6 +2,8 @@
 #ifndef DDPRUN_WORKER_RUNTIME_C_FACE_CONVERT_H_
 #define DDPRUN_WORKER_RUNTIME_C_FACE_CONVERT_H_
 
+#include <cxxabi.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,11 +25,14 @@ ddp_code Told(const absl::Status& status);
 // The same for the exception that is being handled. Throws nothing.
 ddp_code ToldException() noexcept;
 
-// `body` returns an absl::Status. What it throws ends here.
+// `body` returns an absl::Status. What it throws ends here, but for the end of the thread: a
+// program's function may call pthread_exit(), as Python's do where the interpreter ends.
 template <typename Body>
-ddp_code Guarded(const Body& body) noexcept {
+ddp_code Guarded(const Body& body) {
   try {
     return Told(body());
+  } catch (abi::__forced_unwind&) {
+    throw;
   } catch (...) {
     return ToldException();
   }

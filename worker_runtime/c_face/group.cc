@@ -50,7 +50,7 @@ absl::StatusOr<ProcessGroupOptions> OptionsOf(const ddp_group_options* given, in
 // Calls `form(options)`, which returns a group or an error, for a function with these arguments.
 template <typename Form>
 ddp_code Formed(const char* call, const ddp_group_options* given, int ranks, ddp_group** group,
-                const Form& form) noexcept {
+                const Form& form) {
   return Guarded([&]() -> absl::Status {
     if (absl::Status status = CheckPointers(call, {{"group", group}}); !status.ok()) return status;
     *group = nullptr;

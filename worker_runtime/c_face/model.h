@@ -23,7 +23,7 @@ namespace ddp::internal {
 
 // Calls `use(ddp)`, which returns a Status, for a function of this model.
 template <typename Use>
-ddp_code Used(const char* call, ddp_model* model, const Use& use) noexcept {
+ddp_code Used(const char* call, ddp_model* model, const Use& use) {
   return Guarded([&]() -> absl::Status {
     absl::Status status = CheckPointers(call, {{"model", model}});
     return status.ok() ? use(model->ddp) : status;
