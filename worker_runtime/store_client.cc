@@ -282,7 +282,7 @@ absl::StatusOr<std::unique_ptr<Store>> ConnectStore(const std::string& host, uin
     } else {
       status = connection.status();
     }
-    // A limit of this process, which nothing that comes raises.
+    // No descriptor is left in this process: what uses them up here does not go by waiting.
     if (absl::IsResourceExhausted(status)) return status;
     // Half to all of the pause: thousands of ranks start in the same instant.
     const Milliseconds jittered(

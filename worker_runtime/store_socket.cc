@@ -89,7 +89,8 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, uint16_t port, Dead
       shared->is_done_changed.notify_all();
     }).detach();
   } catch (const std::system_error&) {
-    return NoThread(absl::StrCat("resolve ", host));
+    // It passes, as where a neighbour has the threads.
+    return absl::UnavailableError(NoThread(absl::StrCat("resolve ", host)).message());
   }
   std::unique_lock lock(shared->mutex);
   while (!shared->is_done) {
@@ -112,7 +113,10 @@ absl::StatusOr<ddprun::UniqueFd> ConnectTo(const addrinfo& address, Deadline dea
                                            const Clock& clock) {
   ddprun::UniqueFd fd(
       socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
-  if (!fd.is_open()) return Refused("store connection: socket", errno);
+  if (!fd.is_open()) {
+    // The machine's shortages pass.
+    return errno == EMFILE ? Refused("store connection: socket", errno) : Gone("socket", errno);
+  }
   if (connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
     // EINTR: the attempt goes on in the background, as with EINPROGRESS.
     if (errno != EINPROGRESS && errno != EINTR) return Gone("connect", errno);

@@ -1,5 +1,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "rendezvous/store/store_server.h"
 #include "tests/support/contains.h"
 #include "tests/support/loopback.h"
+#include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 #include "tests/support/virtual_clock.h"
 #include "worker_runtime/store_client.h"
@@ -192,6 +194,14 @@ TEST_CASE("store client: giving up names the address and the last error") {
   const std::string message(store.status().message());
   CHECK(message == Contains("127.0.0.1:" + std::to_string(peer.port())));
   CHECK(message == Contains("Connection refused"));
+}
+
+TEST_CASE("store client: a process without a descriptor gives up at once, and says so") {
+  const auto server = StartStoreServer();
+  const ddprun::testing::NoMoreDescriptors none(getpid());
+  const auto store = Store::Connect("127.0.0.1", server->port(), std::chrono::hours(1));
+  CHECK(absl::IsResourceExhausted(store.status()));
+  CHECK(store.status().message() == Contains("(EMFILE): this process may have"));
 }
 
 TEST_CASE("store client: a name that does not resolve is an error that quotes it") {
