@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
@@ -108,14 +109,17 @@ void AddGpu(int gpu, RunRecord& record) {
 
 std::string TemporaryPrefix() { return absl::StrCat(".", kRunRecordName, ".tmp-"); }
 
-// What a run that was killed while it wrote has left. Best effort.
+// What a run that was killed while it wrote has left. A young one may be of a run that is writing
+// now. Best effort.
 void RemoveTemporaries(const std::string& directory) {
   std::error_code error;
   std::filesystem::directory_iterator file(directory, error);
   for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
-    if (absl::StartsWith(file->path().filename().native(), TemporaryPrefix())) {
-      ::unlink(file->path().c_str());
-    }
+    if (!absl::StartsWith(file->path().filename().native(), TemporaryPrefix())) continue;
+    std::error_code unknown;
+    const auto written_at = std::filesystem::last_write_time(file->path(), unknown);
+    const auto now = std::filesystem::file_time_type::clock::now();
+    if (!unknown && now - written_at > std::chrono::minutes(1)) ::unlink(file->path().c_str());
   }
 }
 

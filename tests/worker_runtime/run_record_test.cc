@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
@@ -129,9 +130,13 @@ TEST_CASE("run record: the file is replaced as a whole, and nothing else is left
 TEST_CASE("run record: what a run that was killed while it wrote has left goes with the next one") {
   const TempDir dir;
   WriteFile(dir.File(".run.json.tmp-12345"), "{");
+  const auto now = std::filesystem::file_time_type::clock::now();
+  std::filesystem::last_write_time(dir.File(".run.json.tmp-12345"), now - std::chrono::hours(1));
+  WriteFile(dir.File(".run.json.tmp-12346"), "{");  // of a run that is writing now
   WriteFile(dir.File(".mine"), "stays");
   CHECK(RunRecordFile(dir.path()).Write(RunRecord()).ok());
   CHECK_FALSE(std::filesystem::exists(dir.File(".run.json.tmp-12345")));
+  CHECK(std::filesystem::exists(dir.File(".run.json.tmp-12346")));
   CHECK(std::filesystem::exists(dir.File(".mine")));
 }
 
