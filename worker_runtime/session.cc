@@ -52,7 +52,9 @@ absl::StatusOr<Session> Decode(const std::string& text) {
     session.id = parts[0];
     return session;
   }
-  return absl::InternalError(absl::StrCat("the store holds garbage under ", kSessionKey));
+  return absl::FailedPreconditionError(
+      absl::StrCat("agreeing on a session: another release of ddprun wrote \"", kSessionKey,
+                   "\" into the store: give all ranks the same one"));
 }
 
 Milliseconds Left(ddprun::TimePoint deadline, const ddprun::Clock& clock) {
@@ -64,6 +66,14 @@ absl::Status Missing(const std::vector<int>& ranks, Milliseconds timeout) {
   return absl::DeadlineExceededError(absl::StrCat("agreeing on a session timed out after ",
                                                   NameDuration(timeout), ": ", NameRanks(ranks),
                                                   " did not come"));
+}
+
+// Rank 0, which cannot tell whom it misses.
+absl::Status NobodyMissing(const absl::Status& asked, Milliseconds timeout) {
+  return absl::DeadlineExceededError(
+      absl::StrCat("agreeing on a session timed out after ", NameDuration(timeout), ": ",
+                   asked.ok() ? "the last rank came just then"
+                              : absl::StrCat("who came is not known: ", asked.message())));
 }
 
 absl::Status OtherSize(int rank, int world_size, int other, absl::string_view size,
@@ -118,8 +128,10 @@ absl::Status Publish(Store& store, const Session& session) {
 // Rank 0, after its timeout.
 absl::Status NotAllCame(Store& store, const Session& session, Milliseconds timeout) {
   std::vector<int> missing;
+  absl::Status asked;
   for (int rank = 1; rank < session.world_size; ++rank) {
     const auto has = store.Check({HelloKey(session.id, rank)});
+    asked = has.status();
     if (!has.ok()) break;  // a store that does not answer: each request would wait
     if (*has) continue;
     missing.push_back(rank);
@@ -129,7 +141,7 @@ absl::Status NotAllCame(Store& store, const Session& session, Milliseconds timeo
     const auto size = store.Get(odd_key, kThere);
     if (size.ok()) return OtherSize(0, session.world_size, rank, *size, timeout);
   }
-  return Missing(missing, timeout);
+  return missing.empty() ? NobodyMissing(asked, timeout) : Missing(missing, timeout);
 }
 
 // Rank 0. Its id is new, so only who lives beside it says hello to it.

@@ -160,6 +160,36 @@ TEST_CASE("session: ranks with different world sizes are told both") {
         Contains("rank 2 was given a world size of 4, rank 0 one of 3"));
 }
 
+// Nobody's hello comes, and the store stops answering.
+class SilentStore final : public PrefixStore {
+ public:
+  explicit SilentStore(Store& store) : PrefixStore("job", store) {}
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override {
+    if (keys[0] == "ddp/session") return PrefixStore::Check(keys);
+    return absl::UnavailableError("no answer");
+  }
+};
+
+TEST_CASE("session: a rank 0 that cannot ask who came says so, and names nobody") {
+  Torchrun torchrun;
+  SilentStore store(torchrun.store());
+  WorkerEnv env;
+  env.rank = 0;
+  env.world_size = 2;
+  auto joined = std::async(std::launch::async,
+                           [&] { return AgreeOnSession(store, env, kShort, torchrun.clock()); });
+  CHECK(torchrun.AfterTimeout(joined).status().message() ==
+        "agreeing on a session timed out after 7 s: who came is not known: no answer");
+}
+
+TEST_CASE("session: another release of ddprun in the store is named as that") {
+  Torchrun torchrun;
+  REQUIRE(torchrun.store().Set("ddp/session", "0123456789abcdef").ok());
+  const absl::Status status = torchrun.Join(1, 2).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(status.message() == Contains("another release of ddprun"));
+}
+
 TEST_CASE("session: the ranks of a start agree") {
   Torchrun torchrun;
   CheckAgreed(Start(torchrun, {0, 1, 2}, [] {}));
