@@ -239,9 +239,12 @@ def _small_calls(groups, turns):
     return {backend: statistics.median(each) for backend, each in times.items()}
 
 
-def _spawned(rank, ranks, port, options, end):
+def _spawned(parent, rank, ranks, port, options, end):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's: the parent ends its ranks
     # Also where the parent is killed: it ends what it has started in every other case.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was killed before that
+        os._exit(1)
     store = dist.TCPStore("127.0.0.1", port, None, False)
     dist.init_process_group("ddp", store=store, rank=rank, world_size=ranks)
     _run(rank, ranks, options, end)
@@ -307,7 +310,11 @@ def _start(ranks, options, end):
     # Not PyTorch's spawn(), which keeps a file for each process.
     context = multiprocessing.get_context("spawn")
     processes = [
-        context.Process(target=_spawned, args=(rank, ranks, store.port, options, end), daemon=True)
+        context.Process(
+            target=_spawned,
+            args=(os.getpid(), rank, ranks, store.port, options, end),
+            daemon=True,
+        )
         for rank in range(ranks)
     ]
     try:
@@ -400,7 +407,9 @@ def main():
         _run(dist.get_rank(), dist.get_world_size(), options, end)
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _end_by)
+        # What is ignored stays so: under nohup, and in a script's background.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _end_by)
     _say_heading()
     estimates = {ranks: _estimate_s(ranks, options) for ranks in options.ranks}
     print(

@@ -188,6 +188,19 @@ TEST_CASE(
 }
 
 TEST_CASE("torch: a benchmark that is ended leaves no file and no process") {
+TEST_CASE("torch: a signal that is ignored where a benchmark starts does not end it") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  std::vector<std::string> argv = {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
+  for (const std::string& each : Bench({"--ranks=2", "--models=mlp", "--steps=10000"})) {
+    argv.push_back(each);
+  }
+  Subprocess bench(argv, Environment());
+  CHECK_MESSAGE(bench.WaitForErr("turn 1 of 5", kPatience), bench.Describe());
+  bench.Signal(SIGHUP);
+  bench.Signal(SIGTERM);
+  CHECK_MESSAGE(bench.Wait(kPatience) == 128 + SIGTERM, bench.Describe());
+}
+
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   for (int signal : {SIGTERM, SIGINT, SIGKILL}) {
     CAPTURE(signal);
