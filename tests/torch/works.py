@@ -4,7 +4,9 @@ failed. Run under ddprun with two ranks."""
 import concurrent.futures
 import datetime
 import gc
+import threading
 import time
+import unittest.mock
 import weakref
 
 import torch
@@ -53,6 +55,17 @@ def check_dropped(rank):
     order = [*range(1, 20, 2), *range(0, 20, 2)]
     for count, place in enumerate(order):
         assert received[place].eq(count).all(), (count, received[place])
+
+
+def check_no_thread(rank):
+    """A future for which there is no thread is an error that names the limit, and no more."""
+    group = dist.new_group()
+    work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+    refusal = RuntimeError("can't start new thread")
+    with unittest.mock.patch.object(threading.Thread, "start", side_effect=refusal):
+        raised(work.get_future, dist.DistBackendError, "(ulimit -u, pids.max)")
+    assert work.get_future().wait()[0].tolist() == [2.0]
+    dist.destroy_process_group(group)
 
 
 def check_freed(rank):
@@ -156,6 +169,7 @@ def main():
     for check in (
         check_results,
         check_dropped,
+        check_no_thread,
         check_freed,
         check_threads,
         check_refusals,

@@ -20,6 +20,7 @@ from ddprun.torch.work import (
     Operation,
     Work,
     error_of,
+    start_thread,
 )
 
 # How long what is under way may take to end when its group does; at the interpreter's end, when all
@@ -89,13 +90,7 @@ class _Forming:
     def owner(self):
         """Waits for it."""
         thread = threading.Thread(target=self._form, name="ddp-forms", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise dist.DistBackendError(
-                f"ddp: there is no thread to form the group on ({error}): a limit on processes "
-                "(ulimit -u, pids.max) or on memory (ulimit -v) is reached"
-            ) from None
+        start_thread(thread, "to form the group on")
         self._has_ended.wait()
         if self._error is not None:
             raise self._error

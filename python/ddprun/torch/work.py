@@ -30,6 +30,17 @@ def error_of(code):
     return (ValueError if is_own else dist.DistBackendError)("ddp: " + text)
 
 
+def start_thread(thread, what):
+    """Or raises an error that names the limit. `what`: "to do this on"."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise dist.DistBackendError(
+            f"ddp: there is no thread {what} ({error}): a limit on processes (ulimit -u, pids.max) "
+            "or on memory (ulimit -v) is reached"
+        ) from None
+
+
 class Handle:
     """One call of libddp, until nobody has it any more. What uses it has it from first to last."""
 
@@ -127,9 +138,18 @@ class Operation:
             is_settled = self.is_settled
         if is_settled:
             self._future.complete(self)
-        elif is_first and not completions.add(self):
-            self.wait()
+        elif is_first:
+            self._await_completion(completions)
         return self._future.shown
+
+    def _await_completion(self, completions):
+        try:
+            is_awaited = completions.add(self)
+        except dist.DistBackendError:
+            self._future = None  # nobody would complete it; who asks again may have a thread
+            raise
+        if not is_awaited:
+            self.wait()
 
     def name(self):
         names = [each.name.removeprefix("ddp_") for each in self._handles]
@@ -279,15 +299,20 @@ class Completions:
         self._lock = threading.RLock()  # a collection may drop a Work where this is held
 
     def add(self, operation):
-        """False when it is closed."""
+        """False when it is closed. Raises where there is no thread for it."""
         with self._lock:
             if self._is_closed:
                 return False
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="ddprun", daemon=True)
                 if self._thread is None:
+                    # Before it starts: a collection in between comes here again.
                     self._thread = thread
-                    thread.start()
+                    try:
+                        start_thread(thread, "to wait on for operations")
+                    except dist.DistBackendError:
+                        self._thread = None
+                        raise
             self._queue.put(operation)
         return True
 
