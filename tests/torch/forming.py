@@ -1,7 +1,7 @@
 """How groups over "ddp" form: one scenario, which is named. Run under ddprun with two ranks.
 
-forming.py no-pauses | interrupt | descriptors | out-of-descriptors |
-           out-of-memory
+forming.py no-pauses | interrupt | interrupt-and-end | descriptors |
+           out-of-descriptors | out-of-memory
 """
 
 import os
@@ -17,6 +17,8 @@ import torch.distributed as dist
 from expect import raised
 
 import ddprun.torch  # noqa: F401
+from ddprun.library import GroupOptions
+from ddprun.torch.group import _Forming
 
 
 def no_pauses(_rank):
@@ -36,6 +38,27 @@ def interrupt(rank):
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         raised(dist.new_group, KeyboardInterrupt)
     dist.barrier()
+
+
+class _Silent:
+    """A store in which nobody comes. Its wait is Python's, which ends where the interpreter does."""
+
+    def set(self, *_):
+        pass
+
+    def check(self, _keys):
+        return False
+
+    def wait(self, *_):
+        while True:
+            time.sleep(0.001)
+
+
+def interrupt_and_end(_rank):
+    """The interpreter ends while the thread that is left behind is in the store: no crash."""
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    options = GroupOptions(60_000, 0, 0, None)
+    raised(_Forming(_Silent(), 0, 2, options).owner, KeyboardInterrupt)
 
 
 def _open_files():

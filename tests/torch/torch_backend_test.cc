@@ -119,7 +119,8 @@ TEST_CASE("torch: no ending hangs or crashes") {
 }
 
 TEST_CASE("torch: a group forms without pauses, and Ctrl-C ends the wait for its ranks") {
-  for (const char* scenario : {"no-pauses", "interrupt"}) CheckPasses(2, "forming.py", {scenario});
+  for (const char* scenario : {"no-pauses", "interrupt", "interrupt-and-end"})
+    CheckPasses(2, "forming.py", {scenario});
 }
 
 TEST_CASE("torch: a group has few descriptors, and gives them back") {
@@ -187,7 +188,6 @@ TEST_CASE(
   CHECK_MESSAGE(cut.out() == Contains("fewer steps"), cut.Describe());
 }
 
-TEST_CASE("torch: a benchmark that is ended leaves no file and no process") {
 TEST_CASE("torch: a signal that is ignored where a benchmark starts does not end it") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   std::vector<std::string> argv = {"/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh"};
@@ -201,6 +201,7 @@ TEST_CASE("torch: a signal that is ignored where a benchmark starts does not end
   CHECK_MESSAGE(bench.Wait(kPatience) == 128 + SIGTERM, bench.Describe());
 }
 
+TEST_CASE("torch: a benchmark that is ended leaves no file and no process") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   for (int signal : {SIGTERM, SIGINT, SIGKILL}) {
     CAPTURE(signal);

@@ -78,7 +78,8 @@ def _milliseconds(timeout):
 
 class _Forming:
     """A group that forms on a thread of its own: neither libddp nor a store's wait ends by Ctrl-C.
-    The thread is left behind then, and the store is in its use until the group's timeout."""
+    The thread is left behind then, and the store is in its use until the call of it ends that is
+    under way."""
 
     def __init__(self, store, rank, size, options):
         self._callbacks = CallbackStore(store)
@@ -91,7 +92,11 @@ class _Forming:
         """Waits for it."""
         thread = threading.Thread(target=self._form, name="ddp-forms", daemon=True)
         start_thread(thread, "to form the group on")
-        self._has_ended.wait()
+        try:
+            self._has_ended.wait()
+        except BaseException:
+            self._callbacks.abandon()
+            raise
         if self._error is not None:
             raise self._error
         return self._owner

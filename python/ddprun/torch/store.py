@@ -27,6 +27,7 @@ class CallbackStore:
 
     def __init__(self, store):
         self._store = store
+        self._is_abandoned = False
         self.address = address_of(store)
         # ctypes does not keep them.
         self.functions = Store(
@@ -39,8 +40,14 @@ class CallbackStore:
             0,
         )
 
+    def abandon(self):
+        """Every later call fails at once: the interpreter may end while its thread goes on."""
+        self._is_abandoned = True
+
     def _answered(self, answer, call):
         try:
+            if self._is_abandoned:
+                raise InterruptedError("the forming of the group was given up")
             return call()
         except BaseException as error:  # there is nobody above to hear of it
             lib.ddp_answer_error(
