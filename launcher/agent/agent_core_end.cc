@@ -312,7 +312,8 @@ void AgentCore::On(const SignalReceived& event) {
 void AgentCore::SayStopping(const SignalReceived& event) {
   const std::string live = LiveRanks();
   const bool is_by_hand = event.is_of_terminal && event.signal == kSigInt;
-  const char* how = is_by_hand                 ? "Ctrl-C again"
+  const char* how = event.is_again             ? "one more"
+                    : is_by_hand               ? "Ctrl-C again"
                     : event.signal == kSigQuit ? "`ddprun stop --now`"
                                                : "SIGQUIT or `ddprun stop --now`";
   Tell(SignalName(event.signal), event.is_again ? ": still stopping " : ": stopping ",
@@ -349,7 +350,9 @@ void AgentCore::LeaveWithVerdict() {
     return Leave();
   }
   if (assignment_.round == Round{} && verdict_->exit_code == 0) {
-    Tell(policy_.job, " has ended well; this node stood by as a spare and ran nothing");
+    Tell(policy_.job,
+         " has ended well; this node stood by as a spare and ran nothing; for a job of "
+         "its own, give it another --rdzv_endpoint and an --rdzv_id");
   }
   const bool is_own = verdict_->exit_code != 0 && !verdict_->first_failure;
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);

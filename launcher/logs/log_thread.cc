@@ -217,7 +217,8 @@ void LogThread::ShowUnfinished(TimePoint now) {
 
 ConsoleSink& LogThread::SinkOf(Output& output) {
   // At once: what this one gets may be written first.
-  if (output.sharer != nullptr && output.sharer->sink.EndLine()) {
+  if (output.sharer != nullptr &&
+      (output.sharer->sink.EndLine() || output.sharer->sink.queued() > 0)) {
     output.sharer->sink.Flush(SteadyNow());
   }
   return output.sink;

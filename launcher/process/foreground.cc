@@ -86,26 +86,26 @@ bool Send(const Command& command, pid_t parent, int signal) {
          syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0;
 }
 
-bool SignalCommandsOf(const Command& shell, int signal, int depth) {
-  if (depth == kDeepest || !shell.Catches(signal) || !IsShell(shell.pid)) return false;
+std::vector<pid_t> SignalCommandsOf(const Command& shell, int signal, int depth) {
+  if (depth == kDeepest || !shell.Catches(signal) || !IsShell(shell.pid)) return {};
   std::vector<Command> commands = CommandsOf(shell);
   const auto catches = [signal](const Command& command) { return command.Catches(signal); };
   if (std::ranges::any_of(commands, catches)) {
     std::erase_if(commands, [&](const Command& command) { return !catches(command); });
   }
-  bool is_sent = false;
+  std::vector<pid_t> sent;
   for (const Command& command : commands) {
-    is_sent = Send(command, shell.pid, signal) || is_sent;
+    if (Send(command, shell.pid, signal)) sent.push_back(command.pid);
     SignalCommandsOf(command, signal, depth + 1);
   }
-  return is_sent;
+  return sent;
 }
 
 }  // namespace
 
-bool SignalForeground(pid_t shell, int signal) {
+std::vector<pid_t> SignalForeground(pid_t shell, int signal) {
   const std::optional<Command> self = Read(shell);
-  return self && SignalCommandsOf(*self, signal, 0);
+  return self ? SignalCommandsOf(*self, signal, 0) : std::vector<pid_t>{};
 }
 
 }  // namespace ddprun::launcher

@@ -5,16 +5,19 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 namespace ddprun::launcher {
 
 // Sends `signal` to what the process `shell` waits for, where it is a shell that catches `signal`,
 // and by the same rule to what such a command waits for in turn. Of a pipeline those that catch the
 // signal get it, or all where none does. A command in the background gets none: the shell handles
-// its trap at once, and most pass the signal on. Returns whether anybody was sent it.
+// its trap at once, and most pass the signal on. Returns those that `shell` itself
+// waits for and that were sent it.
 //
 // `shell` is a child of ours that is not reaped. Takes 0.1 ms for a shell, 10 us for another
 // program.
-bool SignalForeground(pid_t shell, int signal);
+std::vector<pid_t> SignalForeground(pid_t shell, int signal);
 
 }  // namespace ddprun::launcher
 

@@ -91,6 +91,11 @@ std::string RanksOf(const std::vector<LeftChild>& children) {
 
 }  // namespace
 
+std::string OverdueChildrenText(const std::vector<LeftChild>& children, Duration keep) {
+  return absl::StrCat(Named(children), " had not ended within ", DurationText(keep),
+                      " (--keep_children): ending ", children.size() == 1 ? "it" : "them", " now");
+}
+
 std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration keep) {
   const bool is_one = children.size() == 1;
   const std::string left =
@@ -129,7 +134,7 @@ std::vector<LeftChild> FindLeftChildren(LeftoverQuery query, const std::set<pid_
 
 void LeftChildren::Begin() {
   look_at_.clear();
-  told_.clear();
+  told_ranks_.clear();
   kill_at_.clear();
 }
 
@@ -150,12 +155,16 @@ std::vector<std::string> LeftChildren::Look(TimePoint now, const LeftoverQuery& 
   look_at_.erase(look_at_.begin(), look_at_.upper_bound(now));
   const bool is_keeping = keep_ != Duration{0};
   const std::vector<LeftChild> left = FindLeftChildren(query, living, is_keeping);
-  if (is_keeping && !left.empty()) look_at_.insert(now + kLookAgain);
+  if (is_keeping && left.empty()) return {};
+  if (is_keeping && now >= keep_until_) return {OverdueChildrenText(left, keep_)};
+  if (is_keeping) look_at_.insert(std::min<TimePoint>(now + kLookAgain, keep_until_));
   std::vector<LeftChild> kept;
   std::vector<LeftChild> ended;
+  std::set<std::string> ranks;
   for (const LeftChild& child : left) {
     if (!is_keeping || !child.has_gpu) {
-      if (told_.insert(child.pid).second) kept.push_back(child);
+      if (!told_ranks_.contains(child.rank)) kept.push_back(child);
+      ranks.insert(child.rank);
       continue;
     }
     const auto [due, is_first] = kill_at_.try_emplace(child.pid, now + grace_);
@@ -164,6 +173,7 @@ std::vector<std::string> LeftChildren::Look(TimePoint now, const LeftoverQuery& 
       SignalHolder(child.pid, query.proc, is_first ? SIGTERM : SIGKILL);
     }
   }
+  told_ranks_.merge(ranks);
   std::vector<std::string> lines;
   if (!kept.empty()) lines.push_back(LeftChildrenText(kept, keep_));
   if (!ended.empty()) lines.push_back(LeftChildrenText(ended, keep_));

@@ -23,6 +23,8 @@ struct LeftChild {
   bool has_gpu = false;  // it has a device of a GPU open
 };
 
+// What is told of `children` that had not ended when the time of --keep_children was over.
+std::string OverdueChildrenText(const std::vector<LeftChild>& children, Duration keep);
 // What is told of `children`, which their workers left: who they are, and what becomes of them.
 // `keep`: of --keep_children.  REQUIRES: not empty.
 std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration keep);
@@ -33,8 +35,9 @@ std::vector<LeftChild> FindLeftChildren(LeftoverQuery query, const std::set<pid_
                                         bool is_gpu_wanted);
 
 // Those of one run of a worker group. They may go on for `keep` (--keep_children; 0: none) after
-// their worker, but for those that have a GPU open, which the next job may need. Tells of each, but
-// not of those that end by themselves a moment after their worker, as helpers of Python do.
+// their worker, but for those that have a GPU open, which the next job may need. Tells of those
+// of each rank once, but not of what ends by itself a moment after its worker, as helpers of Python
+// do.
 class LeftChildren {
  public:
   // What ends within this time after its worker is neither told of nor signalled.
@@ -49,7 +52,10 @@ class LeftChildren {
   // How long what a worker leaves that ended with 0 gets no signal.
   Duration patience() const { return std::max(keep_, kSettle); }
   // A worker has ended with 0.
-  void WorkerEnded(TimePoint at) { look_at_.insert(at + kSettle); }
+  void WorkerEnded(TimePoint at) {
+    look_at_.insert(at + kSettle);
+    keep_until_ = at + keep_;
+  }
   // When to look next; TimePoint::max(): never.
   TimePoint next_at() const;
   // If it is time, looks at those that `query` finds, by the job's mark, and that no one of the
@@ -64,7 +70,8 @@ class LeftChildren {
   const Duration keep_;
   const Duration grace_;
   std::set<TimePoint> look_at_;
-  std::set<pid_t> told_;
+  std::set<std::string> told_ranks_;
+  TimePoint keep_until_{};              // of the last that has ended
   std::map<pid_t, TimePoint> kill_at_;  // of those with a GPU
 };
 

@@ -42,6 +42,7 @@ struct Worker {
   bool is_group_alive = false;  // leader or helpers
   bool was_told_to_stop = false;
   WorkerStop stop{};
+  std::vector<pid_t> told_commands{};  // what a shell waits for: SignalForeground
 };
 
 }  // namespace
@@ -187,9 +188,14 @@ class WorkerGroup::Impl {
       SignalGroup(worker, signal);
     } else {
       kill(worker.pid, signal);  // not reaped yet, so the number is its own
-      if (SignalForeground(worker.pid, signal)) worker.stop.PassedOn();
+      worker.told_commands = SignalForeground(worker.pid, signal);
     }
     if (signal != SIGKILL) SignalGroup(worker, SIGCONT);
+  }
+
+  // A command that the shell has reaped is gone; its number is hardly another's so soon.
+  static bool HasProgramIt(const Worker& worker) {
+    return std::ranges::any_of(worker.told_commands, [](pid_t pid) { return kill(pid, 0) == 0; });
   }
 
   // Those in the groups of these workers besides the workers themselves, for all of them by one
@@ -299,7 +305,7 @@ class WorkerGroup::Impl {
       // It kept to its time and we are late: its exit is served next.
       if (worker.is_leader_alive && ProcessTable::HasEnded(worker.pid)) continue;
       if (worker.stop.is_kill_due(now)) notices.push_back(Ignored(worker));
-      const WorkerStop::Order order = worker.stop.TimePassed(now);
+      const WorkerStop::Order order = worker.stop.TimePassed(now, HasProgramIt(worker));
       if (order.receiver == WorkerStop::Receiver::kHelpers) deaf.push_back(worker.pid);
       CarryOut(worker, order);
       quiet_since_ = now;

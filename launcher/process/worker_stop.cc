@@ -41,9 +41,13 @@ WorkerStop::Order WorkerStop::Kill() {
   return {Receiver::kGroup, kSigKill};
 }
 
-WorkerStop::Order WorkerStop::TimePassed(TimePoint now) {
+WorkerStop::Order WorkerStop::TimePassed(TimePoint now, bool has_program_it) {
   if (is_kill_due(now)) return Kill();
   if (next_at() > now) return {};
+  if (is_leader_told_ && has_program_it) {
+    group_at_ = kill_at_;
+    return {};
+  }
   if (signal_ == 0) signal_ = kSigTerm;  // of what a leader left that ended well
   if (!is_leader_told_) return ToGroup(kSigTerm);
   is_group_told_ = true;
@@ -63,7 +67,7 @@ void WorkerStop::Postpone(Duration pause) {
 
 TimePoint WorkerStop::next_at() const {
   if (is_killed_) return kNever;
-  return is_group_told_ || is_passed_on_ ? kill_at_ : group_at_;
+  return is_group_told_ ? kill_at_ : group_at_;
 }
 
 }  // namespace ddprun::launcher

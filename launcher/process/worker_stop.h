@@ -30,15 +30,13 @@ class WorkerStop {
   // is told at half of the grace all the same: who sent it is known, and not whom it reached. What
   // outlives its leader is told once more, at once: nothing waits for it any more.
   Order Tell(TimePoint now, int signal, Duration grace, bool has_it = false);
-  // What the leader waits for has the signal as well: it is the program, and what it has started is
-  // told when the leader has ended, not at half of the grace.
-  void PassedOn() { is_passed_on_ = true; }
   // The leader has ended; `grace`: for what it has left, where nobody has told it to stop. They are
   // told when `patience` is over.
   Order LeaderEnded(TimePoint now, Duration grace, Duration patience = Duration{0});
   Order Kill();
-  // What is due by now.
-  Order TimePassed(TimePoint now);
+  // What is due by now. `has_program_it`: what the leader waits for has the signal as well, and
+  // runs. It is the program, so that what it has started is told when the leader has ended.
+  Order TimePassed(TimePoint now, bool has_program_it = false);
 
   // Time in which the worker could not run is no part of its grace.
   void Postpone(Duration pause);
@@ -58,7 +56,6 @@ class WorkerStop {
   bool has_leader_ended_ = false;
   bool is_group_told_ = false;
   bool is_leader_told_ = false;  // by us
-  bool is_passed_on_ = false;
   bool is_killed_ = false;
   TimePoint group_at_ = kNever;
   TimePoint kill_at_ = kNever;

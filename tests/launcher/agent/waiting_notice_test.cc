@@ -124,8 +124,7 @@ TEST_CASE("stopping: an order that is passed on says nothing, one that is given 
   CHECK(bench.At(3ms, again) == "");
   CHECK(bench.At(999ms, again) == "");
   CHECK(bench.At(5s, again) ==
-        "SIGTERM: still stopping ranks 4-6; SIGKILL comes in 25 s; "
-        "SIGQUIT or `ddprun stop --now` kills them now");
+        "SIGTERM: still stopping ranks 4-6; SIGKILL comes in 25 s; one more kills them now");
   CHECK(bench.At(5s, again) == "");
 }
 

@@ -79,8 +79,17 @@ TEST_CASE("left children: each is told of once, a moment after its worker has en
   CHECK(lines[0].starts_with("rank 3 has ended and left "));
   CHECK(children.next_at() > kStart);
   CHECK(Look(children, children.next_at(), living).empty());
+  // Of the same rank: nothing new.
   children.WorkerEnded(kStart + 9s);
-  CHECK(Look(children, kStart + 10s).size() == 1);
+  CHECK(Look(children, kStart + 10s).empty());
+  const Left another("4");
+  CHECK(Look(children, kStart + 11s).size() == 1);
+  // Those that are left when the time is over.
+  CHECK(children.next_at() == kStart + 12s);
+  const std::vector<std::string> over = Look(children, kStart + 69s);
+  REQUIRE(over.size() == 1);
+  CHECK(over[0].ends_with(" had not ended within 60 s (--keep_children): ending them now"));
+  CHECK(children.next_at() == TimePoint::max());
 }
 
 TEST_CASE("left children: the end of a second worker puts off no look for the first one's") {

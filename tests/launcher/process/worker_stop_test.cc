@@ -46,13 +46,11 @@ TEST_CASE("worker stop: what was told at half of the grace is not told again at 
   CHECK(stop.LeaderEnded(kStart + 16s, 99s) == kNothing);
 }
 
-TEST_CASE(
-    "worker stop: where a shell's program has the signal, nobody is told at half of the grace") {
+TEST_CASE("worker stop: where the program in a shell has the signal, its helpers are not told") {
   WorkerStop stop;
   stop.Tell(kStart, SIGTERM, 30s);
-  stop.PassedOn();
+  CHECK(stop.TimePassed(kStart + 15s, true) == kNothing);
   CHECK(stop.next_at() == kStart + 30s);
-  CHECK(stop.TimePassed(kStart + 15s) == kNothing);
   CHECK(stop.LeaderEnded(kStart + 16s, 99s) == Order{kGroup, SIGTERM});
   CHECK(stop.TimePassed(kStart + 30s) == Order{kGroup, SIGKILL});
 }
