@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<PeerWatch>> PeerWatch::Start(ShmDomain& domain,
 
 PeerWatch::~PeerWatch() {
   is_stopping_ = true;
+  is_stopping_.notify_one();
   // Wakes the thread out of poll(), and nobody at the other ends: they see no more than that we
   // would not read. An eventfd would do the same for a descriptor more.
   for (const PeerLink& link : links_) shutdown(link.socket.get(), SHUT_RD);
@@ -47,7 +48,7 @@ void PeerWatch::ThreadMain() {
       if (errno != EINTR) std::this_thread::sleep_for(kRest);
       continue;
     }
-    if (is_stopping_) return;
+    if (is_stopping_) break;
     std::vector<const PeerLink*> remaining;
     const pollfd* next = polled.data();
     for (const PeerLink* link : here) {
@@ -61,6 +62,9 @@ void PeerWatch::ThreadMain() {
     }
     here = std::move(remaining);
   }
+  // Until it is joined: a program may end in between, and a thread that has ended by then counts as
+  // a leak.
+  is_stopping_.wait(false);
 }
 
 }  // namespace ddp::internal
