@@ -26,9 +26,10 @@ ddp_code Told(const absl::Status& status);
 ddp_code ToldException() noexcept;
 
 // `body` returns an absl::Status. What it throws ends here, but for the end of the thread: a
-// program's function may call pthread_exit(), as Python's do where the interpreter ends.
+// program's function may call pthread_exit(), as Python's do where the interpreter ends. glibc's
+// unwinding then has no exception object: what the handler binds is null.
 template <typename Body>
-ddp_code Guarded(const Body& body) {
+__attribute__((no_sanitize("null"))) ddp_code Guarded(const Body& body) {
   try {
     return Told(body());
   } catch (abi::__forced_unwind&) {
