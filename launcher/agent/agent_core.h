@@ -279,8 +279,7 @@ class AgentCore {
   bool is_failure_answered_ = false;           // the coordinator has heard of it, and has gone on
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
-  bool is_stop_asked_ = false;
-  std::string preempted_by_;        // who asked first: a signal, or the user
+  std::string stop_asked_by_;       // "SIGUSR1", or as the user ordered it; "": nobody
   bool is_stop_by_user_ = false;    // whom no requeue code is for
   bool is_stop_passed_on_ = false;  // the coordinator has said so
   // Passed on to the coordinator, which may not have heard it.

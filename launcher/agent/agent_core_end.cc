@@ -189,15 +189,15 @@ std::string AgentCore::AfterLoss(const std::string& message) const {
 }
 
 void AgentCore::On(const StopAsked& event) {
-  if (state_ == State::kLeaving || std::exchange(is_stop_asked_, true)) return;
-  preempted_by_ = event.why;
+  if (state_ == State::kLeaving || !stop_asked_by_.empty()) return;
+  stop_asked_by_ = event.why;
   if (!LeavePreempted()) actions_.push_back(AskToStop{event.why});
 }
 
 // There is nothing to save, and who asks may end this node before a round forms.
 bool AgentCore::LeavePreempted() {
   const bool is_idle = state_ == State::kJoining && !end_ && !verdict_;
-  const std::string& why = preempted_by_;
+  const std::string& why = stop_asked_by_;
   if (why.empty() || !is_idle || !policy_.requeue_code || is_stop_by_user_) return false;
   const std::string waited = notice_ ? WaitedText(notice_->reason) : "";
   end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,

@@ -6,15 +6,17 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "launcher/process/owner_tag.h"
+#include "launcher/process/process.h"
 #include "launcher/process/survivors.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -25,31 +27,12 @@ namespace {
 constexpr size_t kMostNamed = 3;
 
 bool HasGpu(const std::string& folder) {
-  constexpr std::array<std::string_view, 3> kDevices = {"/dev/nvidia", "/dev/kfd", "/dev/dri/"};
-  std::error_code error;
-  for (std::filesystem::directory_iterator file(folder + "/fd", error), end; !error && file != end;
-       file.increment(error)) {
-    std::error_code closed;
-    const std::string path = std::filesystem::read_symlink(*file, closed).string();
-    const auto is_device = [&](std::string_view device) { return path.starts_with(device); };
-    if (std::ranges::any_of(kDevices, is_device)) return true;
-  }
-  return false;
-}
-
-// Whether `pid` is one of `living`, or has one of them among its ancestors.
-bool IsOf(const std::set<pid_t>& living, pid_t pid, const std::string& proc) {
-  constexpr int kMostAncestors = 1000;
-  for (int depth = 0; pid > 1 && depth < kMostAncestors; ++depth) {
-    if (living.contains(pid)) return true;
-    std::ifstream file(absl::StrCat(proc, "/", pid, "/stat"));
-    std::string stat;
-    std::getline(file, stat, '\0');
-    const size_t name_end = stat.rfind(')');  // "pid (name) state parent ..."
-    if (name_end == std::string::npos || stat.size() < name_end + 5) return false;
-    pid = std::atoi(stat.c_str() + name_end + 4);
-  }
-  return false;
+  static constexpr std::array<std::string_view, 3> kDevices = {"/dev/nvidia", "/dev/kfd",
+                                                               "/dev/dri/"};
+  const auto is_device = [](std::string_view link) {
+    return std::ranges::any_of(kDevices, [link](auto device) { return link.starts_with(device); });
+  };
+  return HasOpenFile(folder, is_device).value_or(false);
 }
 
 // Not whoever has the number by now.
@@ -59,13 +42,16 @@ void SignalHolder(pid_t pid, const std::string& proc, int signal) {
   (void)syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
 }
 
-std::string RankOf(const std::string& folder) {
-  constexpr std::string_view kName = "RANK=";
-  std::ifstream environment(folder + "/environ");
-  for (std::string variable; std::getline(environment, variable, '\0');) {
-    if (variable.starts_with(kName)) return variable.substr(kName.size());
+// -1: its environment does not tell.
+int RankOf(const std::string& folder) {
+  constexpr absl::string_view kName = "RANK=";
+  const std::string environment = ReadProcFile(folder + "/environ");
+  for (const absl::string_view variable : absl::StrSplit(environment, '\0')) {
+    int rank = -1;
+    const bool is_it = absl::StartsWith(variable, kName);
+    if (is_it && absl::SimpleAtoi(variable.substr(kName.size()), &rank)) return rank;
   }
-  return "";
+  return -1;
 }
 
 std::string Named(const std::vector<LeftChild>& children) {
@@ -80,9 +66,9 @@ std::string Named(const std::vector<LeftChild>& children) {
 }
 
 std::string RanksOf(const std::vector<LeftChild>& children) {
-  std::set<std::string> ranks;
+  std::set<int> ranks;
   for (const LeftChild& child : children) {
-    if (!child.rank.empty()) ranks.insert(child.rank);
+    if (child.rank >= 0) ranks.insert(child.rank);
   }
   if (ranks.empty()) return "a worker has";
   return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "),
@@ -121,13 +107,15 @@ std::vector<LeftChild> FindLeftChildren(LeftoverQuery query, const std::set<pid_
   };
   query.context = &pids;
   SignalLeftovers(query, 0);
+  const auto is_living = [&](pid_t pid, std::string_view) { return living.contains(pid); };
   std::vector<LeftChild> children;
   for (const pid_t pid : pids) {
-    if (IsOf(living, pid, query.proc)) continue;
+    if (FindAncestor(is_living, pid) != 0) continue;
     const std::string folder = absl::StrCat(query.proc, "/", pid);
     LeftChild child{.pid = pid, .rank = RankOf(folder), .has_gpu = is_gpu_wanted && HasGpu(folder)};
-    std::ifstream name(folder + "/comm");
-    if (std::getline(name, child.name)) children.push_back(std::move(child));
+    child.name = ReadProcFile(folder + "/comm");
+    if (child.name.ends_with('\n')) child.name.pop_back();
+    if (!child.name.empty()) children.push_back(std::move(child));
   }
   return children;
 }
@@ -160,7 +148,7 @@ std::vector<std::string> LeftChildren::Look(TimePoint now, const LeftoverQuery& 
   if (is_keeping) look_at_.insert(std::min<TimePoint>(now + kLookAgain, keep_until_));
   std::vector<LeftChild> kept;
   std::vector<LeftChild> ended;
-  std::set<std::string> ranks;
+  std::set<int> ranks;
   for (const LeftChild& child : left) {
     if (!is_keeping || !child.has_gpu) {
       if (!told_ranks_.contains(child.rank)) kept.push_back(child);

@@ -19,7 +19,7 @@ namespace ddprun::launcher {
 struct LeftChild {
   pid_t pid = 0;
   std::string name;      // as the kernel calls it
-  std::string rank;      // "" where its environment does not tell
+  int rank = -1;         // -1: its environment does not tell
   bool has_gpu = false;  // it has a device of a GPU open
 };
 
@@ -70,7 +70,7 @@ class LeftChildren {
   const Duration keep_;
   const Duration grace_;
   std::set<TimePoint> look_at_;
-  std::set<std::string> told_ranks_;
+  std::set<int> told_ranks_;
   TimePoint keep_until_{};              // of the last that has ended
   std::map<pid_t, TimePoint> kill_at_;  // of those with a GPU
 };

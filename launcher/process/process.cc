@@ -13,7 +13,9 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -61,8 +63,8 @@ bool ReapChild(pid_t pid, TimePoint deadline) {
   }
 }
 
-pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it) {
-  for (pid_t pid = getppid(); pid > 1;) {
+pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it, pid_t from) {
+  for (pid_t pid = from; pid > 1;) {
     // "PID (NAME) STATE PARENT ...", where NAME may hold anything.
     const std::string path = "/proc/" + std::to_string(pid) + "/stat";
     const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -79,6 +81,17 @@ pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it) {
 
 bool IsAncestor(pid_t pid) {
   return FindAncestor([pid](pid_t at, std::string_view) { return at == pid; }) != 0;
+}
+
+std::optional<bool> HasOpenFile(const std::string& folder,
+                                const std::function<bool(std::string_view)>& is_it) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator file(folder + "/fd", error), end; !error && file != end;
+       file.increment(error)) {
+    std::error_code closed;  // meanwhile
+    if (is_it(std::filesystem::read_symlink(*file, closed).native())) return true;
+  }
+  return error ? std::nullopt : std::optional(false);
 }
 
 bool HasChildren() { return !LookAtEnded(P_ALL, 0).none_left; }

@@ -3,10 +3,12 @@
 #define DDPRUN_LAUNCHER_PROCESS_PROCESS_H_
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include <boost/asio/io_context.hpp>
@@ -25,10 +27,16 @@ bool ReapChild(pid_t pid, TimePoint deadline = TimePoint::max());
 // nobody. A subreaper without children has no descendants.
 bool HasChildren();
 
-// The nearest of our parent, its parent and so on that `is_it`, by its number and its program's
-// name ("": not known); 0: there is none. Without /proc nobody is known but the parent.
-pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it);
+// The nearest of `from`, its parent and so on that `is_it`, by its number and its program's name
+// ("": not known); 0: there is none. Without /proc nobody is known but the first.
+pid_t FindAncestor(const std::function<bool(pid_t, std::string_view)>& is_it,
+                   pid_t from = getppid());
 bool IsAncestor(pid_t pid);
+
+// Whether a process has a file open whose link `is_it` ("socket:[4711]", "/dev/nvidia0"). `folder`:
+// its own of /proc. nullopt: its descriptors cannot be read.
+std::optional<bool> HasOpenFile(const std::string& folder,
+                                const std::function<bool(std::string_view)>& is_it);
 
 // Knows every child of this process and reaps them all; one object per process.
 //

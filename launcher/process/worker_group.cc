@@ -104,7 +104,6 @@ class WorkerGroup::Impl {
     EndSuspension();  // this signal continues the workers, too
     const TimePoint now = SteadyNow();
     leftovers_.KillAt(now + grace);
-    left_children_.Begin();
     for (Worker& worker : workers_) {
       if (!worker.is_group_alive) continue;
       CarryOut(worker, worker.stop.Tell(now, signal, grace, have_it));

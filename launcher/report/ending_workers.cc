@@ -4,10 +4,6 @@
 #include <array>
 #include <csignal>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <system_error>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
@@ -15,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "launcher/process/owner_tag.h"
+#include "launcher/process/process.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::launcher {
@@ -38,21 +36,10 @@ bool HasCauseOfItsOwn(const std::string& error_file) {
   return text.ok() && ParseErrorText(*text, report).ok() && !report.left_peer;
 }
 
-std::string ReadStat(const std::string& folder) {
-  std::ostringstream text;
-  text << std::ifstream(folder + "/stat").rdbuf();
-  return text.str();
-}
-
 // Of a process whose descriptors cannot be read: as if it had some.
 bool HasSocket(const std::string& folder) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator file(folder + "/fd", error), end; !error && file != end;
-       file.increment(error)) {
-    std::error_code gone;  // closed meanwhile
-    if (std::filesystem::read_symlink(*file, gone).native().starts_with("socket:")) return true;
-  }
-  return static_cast<bool>(error);
+  const auto is_socket = [](std::string_view link) { return link.starts_with("socket:"); };
+  return HasOpenFile(folder, is_socket).value_or(true);
 }
 
 }  // namespace
@@ -95,7 +82,7 @@ std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const Tail
     const std::string folder = proc + "/" + std::to_string(worker.pid);
     const std::string words = tail(worker.local_rank, kTailLines, kTailTimeout);
     if (HasCauseOfItsOwn(worker.error_file) || EndsInTraceback(words) ||
-        IsExiting(ReadStat(folder))) {
+        IsExiting(ReadProcFile(folder + "/stat"))) {
       ending.insert(worker.local_rank);
     } else if (!HasSocket(folder)) {
       without_socket.insert(worker.local_rank);

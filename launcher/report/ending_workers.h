@@ -20,9 +20,8 @@ struct LivingWorker {
 
 // The local ranks of those of `workers` whose end is under way. One of these is enough:
 // - an error file that does not say that a peer left,
-// - a traceback of Python's at the end of stderr, but for one of a lost connection: a peer's end
-// may
-//   be its cause,
+// - a traceback of Python's at the end of stderr, but for one of a lost connection, which may come
+//   of a peer's end,
 // - the process runs its exit in the kernel, which takes long for large memories and GPUs, and does
 //   not do so by an abort of its own,
 // - it is the only one without a socket, of three and more.

@@ -18,13 +18,13 @@ using testing::Subprocess;
 constexpr TimePoint kStart = TimePoint(100s);
 
 TEST_CASE("left children: the line names the process, its rank and the option") {
-  const LeftChild shell{.pid = 71, .name = "sh", .rank = "3"};
+  const LeftChild shell{.pid = 71, .name = "sh", .rank = 3};
   CHECK(LeftChildrenText({shell}, 0s) ==
         "rank 3 has ended and left sh (pid 71) running: it is ended with this node's workers; "
         "--keep_children=SECONDS gives it time");
   CHECK(LeftChildrenText({shell}, 60s) ==
         "rank 3 has ended and left sh (pid 71) running: it has 60 s to end (--keep_children)");
-  const LeftChild trainer{.pid = 72, .name = "python", .rank = "3", .has_gpu = true};
+  const LeftChild trainer{.pid = 72, .name = "python", .rank = 3, .has_gpu = true};
   CHECK(LeftChildrenText({trainer}, 60s) ==
         "rank 3 has ended and left python (pid 72) running: ending it, as it has a GPU open, in "
         "spite of --keep_children");
@@ -33,13 +33,13 @@ TEST_CASE("left children: the line names the process, its rank and the option") 
 TEST_CASE("left children: of many some are named, and all ranks") {
   std::vector<LeftChild> many;
   for (const int pid : {71, 72, 73, 74, 75}) {
-    many.push_back({.pid = pid, .name = "sh", .rank = pid % 2 == 0 ? "0" : "1"});
+    many.push_back({.pid = pid, .name = "sh", .rank = pid % 2});
   }
   CHECK(LeftChildrenText(many, 0s) ==
         "ranks 0, 1 have ended and left sh (pid 71), sh (pid 72), sh (pid 73) and 2 more running: "
         "they are ended with this node's workers; --keep_children=SECONDS gives them time");
   many.resize(1);
-  many[0].rank.clear();
+  many[0].rank = -1;
   CHECK(LeftChildrenText(many, 0s) ==
         "a worker has ended and left sh (pid 71) running: it is ended with this node's workers; "
         "--keep_children=SECONDS gives it time");

@@ -253,7 +253,8 @@ TEST_CASE("groups: the slot of a group that was given up is no wait while its ra
   }
 }
 
-TEST_CASE("groups: a member that nobody has seen is named only where it is certain") {
+// Ranks 0 to 2 of a group wait for rank 3, which is on the second node.
+JobView WaitingForRank3() {
   JobView job = RunningJob(2, 3);
   AddGroup(job, 5, "tensor", {0, 1, 2, 3});
   for (NodeView& node : job.nodes) {
@@ -262,6 +263,11 @@ TEST_CASE("groups: a member that nobody has seen is named only where it is certa
     }
   }
   for (const int rank : {0, 1, 2}) LetWait(RankOf(job, rank), 11, 40, 1);
+  return job;
+}
+
+TEST_CASE("groups: a member that nobody has seen is named only where it is certain") {
+  JobView job = WaitingForRank3();
   job.nodes.pop_back();
   Watch watch;
   const JudgedNews news = watch.LookTwice(job);
@@ -274,14 +280,7 @@ TEST_CASE("groups: a member that nobody has seen is named only where it is certa
 }
 
 TEST_CASE("groups: a hang whose late rank was not known is told again with its name, once") {
-  JobView job = RunningJob(2, 3);
-  AddGroup(job, 5, "tensor", {0, 1, 2, 3});
-  for (NodeView& node : job.nodes) {
-    for (RankView& rank : node.ranks) {
-      for (GroupView& group : rank.groups) group.quiet_s = 60;
-    }
-  }
-  for (const int rank : {0, 1, 2}) LetWait(RankOf(job, rank), 11, 40, 1);
+  JobView job = WaitingForRank3();
   JobView before = job;
   before.nodes.pop_back();
   Watch watch;
