@@ -102,10 +102,8 @@ constexpr OptionRow kTable[] = {
      "From SIGTERM to SIGKILL when workers are stopped (default "
      "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30)."},
     {"keep_children", 0, "SECONDS", kFailure,
-     "Let processes that a worker leaves go on for so long after it has ended with 0, as an "
-     "upload, but none with a GPU open; a failure, a stop or a restart ends them (default 0: they "
-     "are "
-     "ended).",
+     "Let processes that a worker leaves go on for so long after it has ended with 0, but none "
+     "with a GPU open; a failure, a stop or a restart ends them (default 0: they are ended).",
      true, true},
     {"log_dir", 0, "DIR", kOutput,
      "Where log files go: DIR/<id>_<random>/attempt_<n>/<local rank>/."},

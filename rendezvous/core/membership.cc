@@ -50,6 +50,8 @@ Member& Membership::Admit(const NodeJoined& event, TimePoint now) {
   Member& member = it->second;
   DDP_CHECK(is_new || session >= member.session);
   if (is_new) member.arrival = ++arrivals_;
+  if (!is_new) Unname(member);
+  ++named_[NodeName(event.node)];
   if (member.is_connected) by_session_.erase(member.session);
   by_session_[session] = id;
   member.info = event.node;
@@ -106,10 +108,8 @@ std::string NumberedName(const NodeInfo& node, int node_rank) {
 std::string Membership::NameOf(const Member& member) const {
   constexpr size_t kIdLength = 8;
   std::string name = NodeName(member.info);
-  const auto others = std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
-    return NodeName(entry.second.info) == name;
-  });
-  if (others < 2) return name;
+  const auto named = named_.find(name);
+  if (named == named_.end() || named->second < 2) return name;
   if (member.previous_rank >= 0) return NumberedName(member.info, member.previous_rank);
   return absl::StrCat(name, " (", member.info.id.value.substr(0, kIdLength), ")");
 }
@@ -118,10 +118,16 @@ bool Membership::IsQuiet(TimePoint now) const {
   return last_word_ + std::min(kLongestQuiet, evict_after_ / 2) < now;
 }
 
+void Membership::Unname(const Member& member) {
+  const auto named = named_.find(NodeName(member.info));
+  if (--named->second == 0) named_.erase(named);
+}
+
 void Membership::Remove(const NodeId& id) {
   const auto it = members_.find(id);
   if (it == members_.end()) return;
   if (it->second.is_connected) by_session_.erase(it->second.session);
+  Unname(it->second);
   members_.erase(it);
   if (members_.empty()) is_cut_off_ = false;
 }

@@ -115,6 +115,8 @@ class Membership {
   size_t session_count() const { return by_session_.size(); }
 
  private:
+  // Before the member goes, or tells another name.
+  void Unname(const Member& member);
   // An agent that has just missed us: a look of 5 s, a pause of 2 s, and a message or two.
   static constexpr Duration kLongestReturn = std::chrono::seconds(8);
   // An agent whose connection broke looks for us at once, then every 250 ms; a lost packet costs
@@ -137,6 +139,7 @@ class Membership {
 
   Duration evict_after_;
   Map members_;
+  std::map<std::string, int> named_;        // how many are called so
   std::map<SessionId, NodeId> by_session_;  // connected nodes only
   uint64_t arrivals_ = 0;
   TimePoint last_word_ = TimePoint::min();  // of any node
