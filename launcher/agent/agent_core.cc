@@ -84,7 +84,8 @@ void AgentCore::On(const rendezvous::Drained& event) {
     is_drain_told_ = true;
     Tell(event.reason, HasWorkers() ? "; stopping this node's workers" : "");
   }
-  if (IsInRound()) Stop(kSigTerm);
+  if (event.is_cause_wanted && state_ == State::kRunning) AwaitEnding();
+  if (IsInRound() && !ending_by_) Stop(kSigTerm);
   if (!is_told || !HasWorkers() || notice_) return;
   notice_ = Notice{event.reason, kill_at_, now_ + policy_.stopping_notice_delay};
 }
@@ -179,6 +180,10 @@ void AgentCore::On(const WorkerEnd& end) {
     return ReviewAborts();
   }
   const bool is_cause = ending_ && ending_->contains(end.local_rank);
+  if (ending_by_ && ending_ && !is_cause) {
+    own_ends_.push_back(end);  // as after a stop
+    return ReviewAborts();
+  }
   if (end.signal != kSigAbrt || live_.empty() || is_cause) return Fail(end);
   SuspectAbort(end);
 }
@@ -219,6 +224,7 @@ void AgentCore::On(const AgentTimePassed&) {
     return leaving_.is_draining ? Exit() : Drain();
   }
   JudgeSuspicions();
+  if (ending_by_ && *ending_by_ <= now_) Stop(kSigTerm);
   GiveNotice();
   TellOfFailure();
   if (state_ == State::kPreparing && prepared_by_ <= now_) {
@@ -289,6 +295,7 @@ void AgentCore::Run() {
 void AgentCore::Stop(int signal, bool may_be_for_all) {
   if (state_ == State::kStopping) return;
   state_ = State::kStopping;
+  ending_by_.reset();
   kill_at_ = now_ + policy_.shutdown_timeout;
   // First of all: to describe a failure takes its time, and no worker should live on meanwhile.
   if (HasWorkers()) {

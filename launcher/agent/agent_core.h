@@ -194,7 +194,10 @@ class AgentCore {
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
   void SuspectAbort(const WorkerEnd& end);
-  // Aborts are judged now where no worker is left whose end is under way.
+  // A rank of another node has aborted: the workers live on while the end of one is under way.
+  void AwaitEnding();
+  bool IsAbortSuspected() const;
+  // Aborts are judged, or the round is stopped, where no worker is left whose end is under way.
   void ReviewAborts();
   void JudgeSuspicions();
   // The line on a failure of ours that the coordinator may not have heard of, when it is due.
@@ -260,6 +263,7 @@ class AgentCore {
   TimePoint kill_at_{};  // kStopping: SIGKILL
   std::vector<Suspicion> suspicions_;
   std::optional<std::set<int>> ending_;  // when a worker of this round aborted; none: not known
+  std::optional<TimePoint> ending_by_;   // AwaitEnding: the round is stopped then
   Contact contact_;
   bool had_contact_ = false;
   std::string coordinator_place_;  // "" where it has no port or is not known

@@ -440,6 +440,7 @@ std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kLeaving) return std::min(leaving_.by, say_at);
   TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at, FailureNoticeAt()});
   for (const Suspicion& known : suspicions_) deadline = std::min(deadline, known.judge_at);
+  if (ending_by_) deadline = std::min(deadline, *ending_by_);
   if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {
     deadline = std::min(deadline, verdict_holds_at_.value_or(kNever));

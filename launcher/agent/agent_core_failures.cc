@@ -35,14 +35,25 @@ void AgentCore::Fail(const WorkerEnd& end) {
   Stop(kSigTerm);
 }
 
+bool AgentCore::IsAbortSuspected() const {
+  return std::ranges::any_of(suspicions_,
+                             [](const Suspicion& known) { return known.end.signal == kSigAbrt; });
+}
+
 void AgentCore::SuspectAbort(const WorkerEnd& end) {
-  const bool is_first = std::ranges::none_of(
-      suspicions_, [](const Suspicion& known) { return known.end.signal == kSigAbrt; });
+  const bool is_first = !IsAbortSuspected();
   suspicions_.push_back({end, now_ + policy_.ending_patience});
-  if (is_first) {
+  if (is_first && !ending_by_) {
     ending_.reset();
     actions_.push_back(LookForEnding{assignment_});
   }
+}
+
+void AgentCore::AwaitEnding() {
+  ending_by_ = now_ + policy_.ending_patience;
+  if (IsAbortSuspected()) return ReviewAborts();  // it has looked, or its look is under way
+  ending_.reset();
+  actions_.push_back(LookForEnding{assignment_});
 }
 
 void AgentCore::On(const EndingFound& event) {
@@ -55,6 +66,7 @@ void AgentCore::ReviewAborts() {
   const bool is_any_ending =
       !ending_ || std::ranges::any_of(*ending_, [this](int rank) { return live_.contains(rank); });
   if (is_any_ending && !live_.empty()) return;
+  if (ending_by_) return Stop(kSigTerm);
   for (Suspicion& suspicion : suspicions_) {
     if (suspicion.end.signal == kSigAbrt) suspicion.judge_at = now_;
   }
@@ -73,18 +85,21 @@ void AgentCore::JudgeSuspicions() {
 void AgentCore::On(const FailureDescribed& event) {
   if (event.assignment != assignment_ || undescribed_ == 0) return;
   --undescribed_;
-  const bool is_blaming = event.report.left_peer.has_value();
+  rendezvous::FailureReport report = event.report;
+  const bool is_blaming = report.left_peer.has_value();
+  const bool was_ending = ending_ && ending_->contains(event.end.local_rank);
+  report.has_own_cause = report.has_own_cause || (was_ending && !is_blaming);
   // The failure that is ours if nobody names another.
   if (is_peer_blamed_ && !is_blaming && !end_ && !verdict_) own_failure_ = event.end;
   const bool is_ours = own_failure_ && own_failure_->local_rank == event.end.local_rank;
-  if (is_ours) failure_news_ = FailureNews{event.report, now_ + policy_.failure_notice_delay};
+  if (is_ours) failure_news_ = FailureNews{report, now_ + policy_.failure_notice_delay};
   if (!end_ && !verdict_) {
-    actions_.push_back(ReportFailure{assignment_.round, event.report, event.end.at});
+    actions_.push_back(ReportFailure{assignment_.round, report, event.end.at});
     if (is_ours) TellOfFailure();
     if (!contact_.lost_since && HasWorkers() && !HasBudget() && !notice_) {
-      notice_ = Notice{absl::StrCat("rank ", event.report.rank,
-                                    " failed: ", rendezvous::CauseText(event.report)),
-                       kill_at_, now_ + policy_.stopping_notice_delay, is_ours};
+      notice_ =
+          Notice{absl::StrCat("rank ", report.rank, " failed: ", rendezvous::CauseText(report)),
+                 kill_at_, now_ + policy_.stopping_notice_delay, is_ours};
     }
     if (is_blaming && !is_peer_blamed_) {
       is_peer_blamed_ = true;

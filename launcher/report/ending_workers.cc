@@ -1,14 +1,11 @@
 #include "launcher/report/ending_workers.h"
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "launcher/process/owner_tag.h"
@@ -21,19 +18,12 @@ namespace {
 constexpr uint64_t kExitingFlag = 0x4;
 // A chain of exceptions has some tracebacks, each with a few lines a frame.
 constexpr size_t kTailLines = 200;
-constexpr std::string_view kTraceback = "Traceback (most recent call last):";
-
-// An exception's text may have several lines.
-constexpr size_t kMostExceptionLines = 10;
-// In lower case.
-constexpr std::array<std::string_view, 7> kLostConnection = {
-    "connection", "broken pipe", "peer", "nccl", "gloo", "left the", "process group"};
 
 bool HasCauseOfItsOwn(const std::string& error_file) {
   if (error_file.empty()) return false;
   const absl::StatusOr<std::string> text = ReadErrorFile(error_file);
   rendezvous::FailureReport report;
-  return text.ok() && ParseErrorText(*text, report).ok() && !report.left_peer;
+  return text.ok() && ParseErrorText(*text, report).ok() && HasOwnCause(report);
 }
 
 // Of a process whose descriptors cannot be read: as if it had some.
@@ -43,23 +33,6 @@ bool HasSocket(const std::string& folder) {
 }
 
 }  // namespace
-
-bool EndsInTraceback(std::string_view tail) {
-  const size_t at = tail.rfind(kTraceback);
-  if (at == std::string_view::npos) return false;
-  const std::string rest(tail.substr(at + kTraceback.size()));
-  std::string exception;
-  size_t lines = 0;
-  for (const absl::string_view line : absl::StrSplit(rest, '\n', absl::SkipEmpty())) {
-    if (line.front() == ' ') continue;  // a frame
-    absl::StrAppend(&exception, absl::AsciiStrToLower(line), "\n");
-    ++lines;
-  }
-  const auto is_in_text = [&](std::string_view word) {
-    return exception.find(word) != std::string::npos;
-  };
-  return lines <= kMostExceptionLines && std::ranges::none_of(kLostConnection, is_in_text);
-}
 
 bool IsExiting(std::string_view stat) {
   // The name, field 2, may hold blanks and brackets; fields 3 to 9 follow it.

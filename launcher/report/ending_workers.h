@@ -19,7 +19,7 @@ struct LivingWorker {
 };
 
 // The local ranks of those of `workers` whose end is under way. One of these is enough:
-// - an error file that does not say that a peer left,
+// - an error file that tells neither of a peer that left nor of a lost connection,
 // - a traceback of Python's at the end of stderr, but for one of a lost connection, which may come
 //   of a peer's end,
 // - the process runs its exit in the kernel, which takes long for large memories and GPUs, and does
@@ -28,10 +28,6 @@ struct LivingWorker {
 // Takes 100 ms for each worker at most, where its output does not end. For a FileThread.
 std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const TailReader& tail,
                             const std::string& proc = "/proc");
-
-// Whether the last that was written is a traceback of Python's with its exception, and that is not
-// one of a lost connection, as PyTorch, Gloo, NCCL and sockets word it.
-bool EndsInTraceback(std::string_view tail);
 
 // Whether /proc/PID/stat tells of a process that runs its exit in the kernel, but for one by
 // SIGABRT: PF_EXITING of linux/sched.h among its flags, field 9 of proc(5), and its status in

@@ -5,14 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "launcher/cli/text.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
@@ -108,9 +112,34 @@ std::string WithoutMiddle(std::string text, size_t max) {
                       text.substr(text.size() - tail));
 }
 
-// How much of a failing worker's stderr is kept.
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+// An exception's text may have several lines.
+constexpr size_t kMostExceptionLines = 10;
+// In lower case.
+constexpr std::array<std::string_view, 7> kLostConnection = {
+    "connection", "broken pipe", "peer", "nccl", "gloo", "left the", "process group"};
+
+bool TellsOfLostConnection(std::string_view exception) {
+  std::string text(exception);
+  absl::AsciiStrToLower(&text);
+  return std::ranges::any_of(
+      kLostConnection, [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+// How much of a failing worker's stderr is read, for a traceback may be long, and how much is kept.
+constexpr size_t kReadLines = 200;
 constexpr size_t kTailLines = 50;
 constexpr Duration kTailsTimeout = std::chrono::milliseconds(500);
+
+std::string LastLines(const std::string& text, size_t count) {
+  size_t begin = text.size();
+  for (; begin > 0; --begin) {
+    const bool is_line = begin < text.size() && text[begin - 1] == '\n';
+    if (is_line && --count == 0) break;
+  }
+  return text.substr(begin);
+}
 
 bool IsBetween(char c, char first, char last) { return c >= first && c <= last; }
 
@@ -245,6 +274,25 @@ std::string WithoutEscapeSequences(const std::string& text) {
   return out;
 }
 
+bool EndsInTraceback(std::string_view tail) {
+  const size_t at = tail.rfind(kTraceback);
+  if (at == std::string_view::npos) return false;
+  const std::string rest(tail.substr(at + kTraceback.size()));
+  std::string exception;
+  size_t lines = 0;
+  for (const absl::string_view line : absl::StrSplit(rest, '\n', absl::SkipEmpty())) {
+    if (line.front() == ' ') continue;  // a frame
+    absl::StrAppend(&exception, line, "\n");
+    ++lines;
+  }
+  return lines <= kMostExceptionLines && !TellsOfLostConnection(exception);
+}
+
+bool HasOwnCause(const rendezvous::FailureReport& report) {
+  if (!report.error) return EndsInTraceback(report.stderr_tail);
+  return !report.left_peer && !TellsOfLostConnection(report.error->message);
+}
+
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail, FolderOwner owner) {
   Duration left = kTailsTimeout;
@@ -262,7 +310,9 @@ std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
     words.is_failure = words.is_failure || report.error;
     if (words.is_failure) {
       const Duration patience = std::clamp(left, Duration::zero(), kTailTimeout);
-      report.stderr_tail = WithoutEscapeSequences(tail(report.local_rank, kTailLines, patience));
+      report.stderr_tail = WithoutEscapeSequences(tail(report.local_rank, kReadLines, patience));
+      report.has_own_cause = HasOwnCause(report);
+      report.stderr_tail = LastLines(report.stderr_tail, kTailLines);
       --room;
     }
     left -= SteadyNow() - begin;

@@ -63,6 +63,14 @@ using TailReader = std::function<std::string(int local_rank, size_t max_lines, D
 // character, as Python's coloured tracebacks have them. One that does not end stays.
 std::string WithoutEscapeSequences(const std::string& text);
 
+// Whether the last that was written is a traceback of Python's with its exception, and that is not
+// one of a lost connection, as PyTorch, Gloo, NCCL and sockets word it.
+bool EndsInTraceback(std::string_view tail);
+
+// Whether the worker wrote an exception that is no lost connection: into its error file, or where
+// it has none, at the end of its stderr.
+bool HasOwnCause(const rendezvous::FailureReport& report);
+
 // Whose the folder is in which error files are.
 enum class FolderOwner {
   kUser,    // named by --log_dir, or with log files in it: what is in it stays

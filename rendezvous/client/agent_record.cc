@@ -111,7 +111,7 @@ std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
   if (assignment_.round.value == 0) return std::nullopt;
   // Also when the agent has joined again before it heard: this is where the reason stands.
   if (std::exchange(is_drained_, true)) return std::nullopt;  // told again
-  return Drained{drain.round, drain.reason};
+  return Drained{drain.round, drain.reason, drain.is_cause_wanted};
 }
 
 std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,

@@ -30,6 +30,7 @@ struct Assigned {
 struct Drained {
   Round round;
   std::string reason;
+  bool is_cause_wanted = false;  // an end that is under way here is waited for: Drain of types.h
 };
 struct Concluded {
   Verdict verdict;

@@ -169,12 +169,12 @@ void State::StopStale(TimePoint now, const NodeJoined& event, Member& member) {
     name_cause_at = std::max(
         name_cause_at, std::min(now + policy.first_cause_window, drained_at + policy.evict_after));
   }
-  actions.push_back(Drain{.session = member.session,
-                          .epoch = stamp.epoch,
-                          .round = stamp.round,
-                          .reason = is_draining
-                                        ? drain_reason
-                                        : absl::StrCat("round ", stamp.round.value, " is over")});
+  actions.push_back(Drain{
+      .session = member.session,
+      .epoch = stamp.epoch,
+      .round = stamp.round,
+      .reason = is_draining ? drain_reason : absl::StrCat("round ", stamp.round.value, " is over"),
+      .is_cause_wanted = is_draining && IsCauseWanted()});
 }
 
 void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {

@@ -13,7 +13,7 @@ namespace {
 
 // Whether `a` is a better answer than `b` to what ended the round.
 bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
-  if (a.is_consequence() != b.is_consequence()) return b.is_consequence();
+  if (a.explains(b) || b.explains(a)) return a.explains(b);
   return a.date < b.date;
 }
 
@@ -138,7 +138,9 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
   is_preemption = false;
   drain_reason = reason;
   // After a loss, what fails fails because of it: there is no first cause to wait for.
-  name_cause_at = cause == DrainCause::kLoss ? now : now + policy.first_cause_window;
+  name_cause_at = cause == DrainCause::kLoss ? now
+                  : IsCauseWanted()          ? now + kPeersWord
+                                             : now + policy.first_cause_window;
   needs_telling = true;
   StopRunning(reason);
 }
@@ -149,9 +151,17 @@ void State::StopRunning(const std::string& reason) {
     if (member == nullptr || member->standing != Standing::kRunning) continue;
     member->standing = Standing::kStopping;
     if (!member->is_connected) continue;
-    actions.push_back(
-        Drain{.session = member->session, .epoch = epoch, .round = round, .reason = reason});
+    actions.push_back(Drain{.session = member->session,
+                            .epoch = epoch,
+                            .round = round,
+                            .reason = reason,
+                            .is_cause_wanted = IsCauseWanted()});
   }
+}
+
+bool State::IsCauseWanted() const {
+  return phase == Phase::kDraining && drain_cause == DrainCause::kFailure &&
+         first_failure.has_value() && MayFollow(first_failure->report);
 }
 
 bool State::IsFinishing() const {
@@ -191,10 +201,9 @@ void State::On(TimePoint now, const WorkersFailed& event) {
   const DatedFailure failure{.reporter = member->info.id, .report = event.report, .date = date};
   if (phase == Phase::kDraining) {
     // After a loss, failures are consequences; after any drain, those that are not older than it.
-    // But where only consequences of somebody's leaving are known, that one's own failure is the
-    // cause even if its report took longer.
-    const bool is_awaited =
-        first_failure.has_value() && first_failure->is_consequence() && !failure.is_consequence();
+    // But where only consequences of somebody's end are known, that one's own failure is the cause
+    // even if its report took longer.
+    const bool is_awaited = first_failure.has_value() && failure.explains(*first_failure);
     if (drain_cause == DrainCause::kLoss || (date > drained_at && !is_awaited)) return;
   }
   if (!first_failure.has_value() || IsCloserToCause(failure, *first_failure)) {

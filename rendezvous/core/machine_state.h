@@ -66,7 +66,8 @@ inline constexpr uint64_t kClaimLimit = uint64_t{1} << 52;
 inline constexpr Duration kOldestReport = std::chrono::hours(24);
 
 // How long the node of a peer whose leaving is all that is known may take to say why it left: it
-// was stopped or is busy, as an agent says a failure at once.
+// was stopped or is busy, as an agent says a failure at once. As long may take the end that an
+// abort follows from: an agent gives it a second.
 inline constexpr Duration kPeersWord = std::chrono::seconds(2);
 
 struct RoundSize {
@@ -80,6 +81,11 @@ struct DatedFailure {
   TimePoint date;  // receipt minus age, on our own clock
   // The worker says that it ended because a peer had left.
   bool is_consequence() const { return report.left_peer.has_value(); }
+  // Whether `other`, which may have ended before, follows from this one.
+  bool explains(const DatedFailure& other) const {
+    if (other.is_consequence()) return !is_consequence();
+    return MayFollow(other.report) && report.has_own_cause;
+  }
 };
 
 // A node that was refused, and why: told to those that wait for it.
@@ -261,6 +267,8 @@ struct RendezvousMachine::State {
   void ForgetOldRanks();
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);
   void StopRunning(const std::string& reason);
+  // Of the round that is draining: the abort that ended it may follow from another rank's end.
+  bool IsCauseWanted() const;
   // A rank of the round has exited 0, or all are asked to: nobody joins it any more.
   bool IsFinishing() const;
   // A node that comes now gets a new round for all.

@@ -126,6 +126,9 @@ struct FailureReport {
   std::optional<WorkerError> error;  // what stands in it, where that could be read
   // The worker says that it ended because this rank had left: its end is no cause.
   std::optional<int> left_peer;
+  // It wrote an exception that is no lost connection, or its end was under way when a peer aborted:
+  // its end does not follow from that peer's.
+  bool has_own_cause = false;
   // The worker has not ended: ddprun ends the round, as others wait for it (--on_hang=restart).
   bool is_hang = false;
   std::optional<int64_t> step;  // that the worker reported last; empty: none
@@ -133,6 +136,13 @@ struct FailureReport {
   std::chrono::milliseconds progress{0};
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
+
+// Whether the end may follow from that of another rank, which nobody has named: what communicates
+// aborts where it loses a peer.
+inline bool MayFollow(const FailureReport& report) {
+  constexpr int kSigAbrt = 6;  // Linux's; <csignal> is no header for pure code
+  return report.signal == kSigAbrt && !report.left_peer && !report.has_own_cause;
+}
 
 inline bool IsSameWorker(const FailureReport& a, const FailureReport& b) {
   return a.node == b.node && a.rank == b.rank && a.pid == b.pid;
@@ -309,6 +319,7 @@ struct Drain {
   Epoch epoch;
   Round round;
   std::string reason;
+  bool is_cause_wanted = false;  // MayFollow holds of the failure
   friend bool operator==(const Drain&, const Drain&) = default;
 };
 struct Conclude {

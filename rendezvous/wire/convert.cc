@@ -207,6 +207,7 @@ struct ActionToProto {
   void operator()(const Drain& drain) {
     SetStamp(drain.epoch, drain.round);
     out.mutable_drain()->set_reason(CleanText(drain.reason));
+    out.mutable_drain()->set_is_cause_wanted(drain.is_cause_wanted);
   }
   void operator()(const Conclude& conclude) {
     SetStamp(conclude.epoch, conclude.round);
@@ -348,7 +349,8 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
       action = Drain{{},
                      stamp.epoch,
                      stamp.round,
-                     check.Text("drain.reason", message.drain().reason(), 0, kMaxTextBytes)};
+                     check.Text("drain.reason", message.drain().reason(), 0, kMaxTextBytes),
+                     message.drain().is_cause_wanted()};
       break;
     case v1::CoordinatorMessage::kVerdict:
       action = Conclude{{}, stamp.epoch, stamp.round, VerdictFromProto(message.verdict(), check)};

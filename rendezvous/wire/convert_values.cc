@@ -39,6 +39,7 @@ void FailureToProto(const FailureReport& report, v1::Failure& out) {
   out.set_unix_time_ms(report.unix_time_ms);
   out.set_error_file(CleanText(report.error_file));
   if (report.left_peer) out.set_left_peer(*report.left_peer);
+  out.set_has_own_cause(report.has_own_cause);
   out.set_is_hang(report.is_hang);
   if (report.step) out.set_step(*report.step);
   out.set_progress_ms(MillisecondsOf(report.progress));
@@ -69,6 +70,7 @@ FailureReport FailureFromProto(const v1::Failure& in, CheckedFields& check) {
   if (in.has_left_peer()) {
     report.left_peer = check.Range("failure.left_peer", in.left_peer(), 0, kMaxRank);
   }
+  report.has_own_cause = in.has_own_cause();
   report.is_hang = in.is_hang();
   if (in.has_step()) {
     report.step = check.Range("failure.step", in.step(), 0, std::numeric_limits<int64_t>::max());

@@ -79,6 +79,43 @@ TEST_CASE(
   CHECK_MESSAGE(failures.size() == 3, ddprun->Describe());
 }
 
+// Rank 0 aborts on its node when rank 1 has raised on the other, which ends with 3 when rank 0 has
+// been reaped.
+constexpr char kAbortingNode[] = R"(cd "$1"
+if [ $RANK = 1 ]; then
+  printf 'Traceback (most recent call last):\n  File "a.py"\nValueError: 5\n' >&2
+  : > raised
+  until [ -e pid0 ]; do sleep 0.01; done
+  while kill -0 $(cat pid0) 2> /dev/null; do sleep 0.01; done
+  exit 3
+fi
+until [ -e raised ]; do sleep 0.01; done
+echo $$$$ > new0 && mv new0 pid0
+kill -ABRT $$$$)";
+
+TEST_CASE(
+    "first failure: a rank that has raised is blamed before one of another node that aborts") {
+  Job job;
+  const auto run = [&](const std::string& report) {
+    std::vector<std::string> arguments =
+        job.NodeOptions(1, "2", {"--report_file=" + job.File(report)});
+    for (const char* word : {"/bin/sh", "-c", kAbortingNode, "sh"}) {
+      arguments.push_back(word);
+    }
+    arguments.push_back(job.File(""));
+    return job.RunRaw(arguments);
+  };
+  auto a = run("a.json");
+  auto b = run("b.json");
+  CHECK_MESSAGE(a->Wait() == 3, a->Describe());
+  CHECK_MESSAGE(b->Wait() == 3, b->Describe());
+  for (const char* name : {"a.json", "b.json"}) {
+    const auto report = ParseJson(ReadFile(job.File(name)));
+    REQUIRE(report.has_value());
+    CHECK_MESSAGE(report->get<int>("first_failure.rank") == 1, a->Describe());
+  }
+}
+
 TEST_CASE("first failure: a rank that left early with 0 is named beside the failure") {
   const std::regex named("rank 1 had exited with 0 [0-9]+(\\.[0-9]+)? s before");
   for (const char* way : {"wait", "finish"}) {

@@ -94,10 +94,13 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
   for (const Told& other : notes.told) {
     const auto its = notes.failed.find(other.report.rank);
     const bool is_own = its != notes.failed.end() && its->second == EndCause::kOwn;
-    const bool in_time = other.life == told->life &&
-                         other.receipt - first_receipt <= scenario_.policy.first_cause_window;
+    const bool in_time =
+        other.life == told->life &&
+        other.receipt - first_receipt <=
+            (MayFollow(named) ? std::chrono::seconds(2) : scenario_.policy.first_cause_window);
     if (!is_own || !in_time) continue;
-    const bool says_so = named.left_peer.has_value() && !other.report.left_peer.has_value();
+    const bool says_so = (named.left_peer.has_value() && !other.report.left_peer.has_value()) ||
+                         (MayFollow(named) && other.report.has_own_cause);
     if (!says_so && other.date + other.blur + told->blur >= told->date) continue;
     Broken(absl::StrCat("S12: rank ", named.rank, " is named, which followed rank ",
                         other.report.rank));

@@ -126,6 +126,8 @@ void RandomAgents::Report(const std::string& name) {
       failed.report.node = node.hello.node.id;
       failed.report.rank = node.first_rank;
       if (Below(3) == 0) failed.report.left_peer = static_cast<int>(Below(8));
+      if (Below(3) == 0) failed.report.signal = 6;
+      if (Below(3) == 0) failed.report.has_own_cause = true;
       failed.report.progress = milliseconds(Below(3000));
       failed.report.exit_code = 1 + static_cast<int>(Below(255));
       failed.report.unix_time_ms = static_cast<int64_t>(tally_.steps);

@@ -73,12 +73,13 @@ struct Scenario {
   // What a round's workers do when nothing goes wrong, and by how much they end apart.
   Duration work{0};
   Duration skew{0};
-  int follow_percent = 0;        // a worker fails because a peer ended, as a consequence...
-  bool says_left_peer = false;   // ...and says so
-  Duration max_follow_delay{0};  // ...after at most so long
-  std::vector<Fault> faults;     // in order of time
-  TimePoint heal_at;             // from here on nothing goes wrong any more
-  TimePoint end_by;              // by then all must have ended
+  int follow_percent = 0;         // a worker fails because a peer ended, as a consequence...
+  bool says_left_peer = false;    // ...and says so, or:
+  bool follows_by_abort = false;  // ...by SIGABRT, while who failed takes up to 0.5 s to end
+  Duration max_follow_delay{0};   // ...after at most so long
+  std::vector<Fault> faults;      // in order of time
+  TimePoint heal_at;              // from here on nothing goes wrong any more
+  TimePoint end_by;               // by then all must have ended
 };
 
 // The name of the machine that a node's agent runs on.

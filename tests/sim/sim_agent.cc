@@ -170,13 +170,13 @@ void SimAgent::Do(const launcher::DescribeFailure& action) {
   report.signal = action.end.signal;
   report.message = action.end.message;
   report.left_peer = left_peers_[action.end.pid];
+  report.has_own_cause = scenario_.follows_by_abort && report.signal == 0;  // it raised
   report.progress = std::chrono::floor<milliseconds>(action.end.at - started_at_);
   Answer(launcher::FailureDescribed{action.end, action.assignment, report});
 }
 
-// Workers end in an instant here.
 void SimAgent::Do(const launcher::LookForEnding& action) {
-  Answer(launcher::EndingFound{action.assignment, {}});
+  Answer(launcher::EndingFound{action.assignment, workers_.ending()});
 }
 
 void SimAgent::Do(const launcher::ReportFailure& action) {

@@ -11,6 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr int kSigAbrt = 6;
 constexpr int kSigKill = 9;
 
 }  // namespace
@@ -49,8 +50,10 @@ void SimWorkers::Start(const rendezvous::Assignment& assignment) {
     const TimePoint own_end =
         std::max(done_at + random_.Between(Duration{0}, scenario_.skew),
                  timeline_.now() + random_.Between(Duration(milliseconds(10)), milliseconds(200)));
-    Later(local_rank, own_end - timeline_.now(),
-          [this, local_rank] { End(local_rank, 0, 0, EndCause::kSuccess, std::nullopt); });
+    Later(local_rank, own_end - timeline_.now(), [this, local_rank] {
+      if (workers_[local_rank].is_ending) return;
+      End(local_rank, 0, 0, EndCause::kSuccess, std::nullopt);
+    });
   }
 }
 
@@ -83,6 +86,15 @@ void SimWorkers::EndAll(int signal) {
   }
 }
 
+std::set<int> SimWorkers::ending() const {
+  std::set<int> local_ranks;
+  for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
+    const Worker& worker = workers_[local_rank];
+    if (worker.is_alive && worker.is_ending) local_ranks.insert(static_cast<int>(local_rank));
+  }
+  return local_ranks;
+}
+
 void SimWorkers::KillNow() { EndAll(kSigKill); }
 
 void SimWorkers::AgentDied() {
@@ -95,8 +107,16 @@ void SimWorkers::AgentDied() {
 void SimWorkers::Fail(int local_rank, int exit_code, int signal) {
   const size_t index = static_cast<size_t>(local_rank);
   if (index >= workers_.size() || !workers_[index].is_alive) return;
-  End(index, signal != 0 ? 128 + signal : exit_code, signal,
-      exit_code == 0 && signal == 0 ? EndCause::kSuccess : EndCause::kOwn, std::nullopt);
+  const auto end = [this, index, exit_code, signal] {
+    End(index, signal != 0 ? 128 + signal : exit_code, signal,
+        exit_code == 0 && signal == 0 ? EndCause::kSuccess : EndCause::kOwn, std::nullopt);
+  };
+  if (scenario_.follows_by_abort && exit_code != 0 && signal == 0) {
+    workers_[index].is_ending = true;
+    Later(index, random_.Between(Duration{0}, milliseconds(500)), end);
+  } else {
+    end();
+  }
   book_.PeerEnded(KeyOf(assignment_), assignment_.first_rank + local_rank);
 }
 
@@ -105,8 +125,11 @@ void SimWorkers::Follow(RoundKey round, int peer) {
   for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
     if (!workers_[local_rank].is_alive || !random_.Chance(scenario_.follow_percent)) continue;
     const Duration delay = random_.Between(Duration(milliseconds(1)), scenario_.max_follow_delay);
-    Later(local_rank, delay,
-          [this, local_rank, peer] { End(local_rank, 1, 0, EndCause::kFollowing, peer); });
+    if (workers_[local_rank].is_ending) continue;
+    const int signal = scenario_.follows_by_abort ? kSigAbrt : 0;
+    Later(local_rank, delay, [this, local_rank, peer, signal] {
+      End(local_rank, signal != 0 ? 128 + signal : 1, signal, EndCause::kFollowing, peer);
+    });
   }
 }
 

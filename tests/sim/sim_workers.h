@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "tests/sim/scenario.h"
@@ -50,6 +51,8 @@ class SimWorkers {
   // `signal`, and SIGKILL after `grace`.
   void Stop(int signal, Duration grace);
   void KillNow();
+  // Local ranks that have failed and have not ended.
+  std::set<int> ending() const;
   // The guardian kills them.
   void AgentDied();
   // The worker fails by itself with `exit_code`, or by a `signal` that is not 0; nothing if it does
@@ -63,6 +66,7 @@ class SimWorkers {
   struct Worker {
     bool is_alive = false;
     bool was_stopped = false;
+    bool is_ending = false;  // it has failed, and takes its time to end
     int pid = 0;
   };
   void End(size_t local_rank, int exit_code, int signal, EndCause cause, std::optional<int> peer);

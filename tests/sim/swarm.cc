@@ -211,6 +211,8 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   scenario.skew = random.Chance(70) ? milliseconds(20) : milliseconds(random.Between(500, 8000));
   scenario.follow_percent = random.Chance(70) ? random.Between(20, 100) : 0;
   scenario.says_left_peer = random.Chance(50);
+  // Not drawn: seeds keep the scenarios that they had.
+  scenario.follows_by_abort = !scenario.says_left_peer && seed % 2 == 1;
   scenario.max_follow_delay = milliseconds(random.Chance(50) ? 150 : random.Between(200, 3000));
   scenario.heal_at = TimePoint(seconds(random.Between(5, 60)));
   scenario.faults = DrawFaults(random, scenario);

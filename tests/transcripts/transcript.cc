@@ -234,6 +234,7 @@ class Runner {
       if (key == "code") report.exit_code = number;
       if (key == "age") event.age = ParseDuration(value);
       if (key == "left_peer") report.left_peer = number;
+      if (key == "own_cause") report.has_own_cause = true;
       if (key == "hang") report.is_hang = true;
       if (key == "step") report.step = number;
       if (key == "progress") report.progress = std::chrono::seconds(number);

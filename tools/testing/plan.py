@@ -14,6 +14,8 @@ CANARIES = {"asan": "//tests/canary:asan_canary_test", "tsan": "//tests/canary:t
 # A threaded program and one that is not, which the choice of programs for the thread sanitizer must tell apart.
 THREADED, SINGLE = "//tests/canary:data_race", "//tests/canary:heap_overflow"
 TENTH_S = 480
+NEWER_TORCH = "2.15.0"
+_RECORDED = ("//tests/conformance:whole_tests", "//tests/conformance:torch_tests")
 SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time (docs/testing.md has both times)
 TSAN_SIDE_BY_SIDE = 2  # its programs are slow and wait for peers
 
@@ -130,6 +132,12 @@ def _elections(targets):
         "--test_env=DDPRUN_TEST_TIME_FACTOR=100"))
 
 
+def _newer_torchrun(targets):
+    """What was recorded of the newer PyTorch; of the older one each ring's plain tests compare."""
+    labels = tuple(target.label for target in targets if target.label in _RECORDED)
+    return Tests("newer torchrun", labels, test_flags=("--nocache_test_results", f"--test_env=DDPRUN_TEST_TORCH_VERSION={NEWER_TORCH}"))
+
+
 def main_part(ring, targets, tsan_flags=("--config=tsan",)):
     """What follows the opening, without the tenth."""
     everything = ("//...",) if ring > 0 else ()
@@ -140,6 +148,7 @@ def main_part(ring, targets, tsan_flags=("--config=tsan",)):
     if ring == 2:
         stages += [
             _elections(targets),
+            _newer_torchrun(targets),
             Command("no_pch", ("{bazel}", "build", "--config=opt", "--config=no_pch", "//...")),
         ]
     return stages
@@ -169,7 +178,8 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
             Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000", "--seed", str(first)), is_of_tenth=True),
             dataclasses.replace(_elections(targets), is_of_tenth=True)]
     if lot == 3:
-        return "torchrun anew", [Command("torchrun anew", _RECORD_CHECK, is_of_tenth=True)]
+        return "torchrun anew and a newer one", [
+            Command("torchrun anew", _RECORD_CHECK, is_of_tenth=True), dataclasses.replace(_newer_torchrun(targets), is_of_tenth=True)]
     if lot == 4:
         name, etcd = (("soak", ()), ("soak with etcd", ("--etcd",)))[number % 2]
         words = ("tools/soak", "--minutes", "5", "--seed", str(first), *etcd)

@@ -35,7 +35,7 @@ class Bench {
   static WorkerEnd EndOf(int local_rank, int code, int signal = 0);
   static rendezvous::Assignment AssignmentOf(uint64_t round);
   TimePoint now() const { return now_; }
-  const AgentCore& core() const { return core_; }
+  AgentCore& core() { return core_; }
 
  private:
   AgentCore core_;

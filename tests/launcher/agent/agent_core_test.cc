@@ -165,6 +165,57 @@ TEST_CASE("agent: a peer that ends well explains no abort") {
   CHECK(abort.bench.End(2, 0) == "first-success stop:15 describe:0");
 }
 
+// What the agent of three workers does when a rank of another node has aborted and the end of
+// `ending` is under way.
+struct AbortElsewhere {
+  explicit AbortElsewhere(std::set<int> ending) : bench(3) {
+    bench.Run();
+    CHECK(bench.Step(Drained{Round{1}, "", true}) == "look");
+    found = bench.Step(EndingFound{Bench::AssignmentOf(1), std::move(ending)});
+  }
+  Bench bench;
+  std::string found;
+};
+
+TEST_CASE("agent: a rank of another node aborts, and no end is under way here") {
+  CHECK(AbortElsewhere({}).found == "stop:15");
+}
+
+TEST_CASE("agent: a rank of another node aborts, and an end that is under way here is the cause") {
+  AbortElsewhere abort({2});
+  CHECK(abort.found == "");
+  CHECK(abort.bench.Pass(999ms) == "");
+  CHECK(abort.bench.End(1, 1) == "");  // of a lost connection
+  CHECK(abort.bench.Step(Bench::EndOf(2, 1)) == "stop:15 describe:2");
+  FailureDescribed described{Bench::EndOf(2, 1), Bench::AssignmentOf(1), {}};
+  described.report.local_rank = 2;
+  AgentCore& core = abort.bench.core();
+  const auto actions = core.Step(abort.bench.now(), described);
+  REQUIRE(!actions.empty());
+  const auto* told = std::get_if<ReportFailure>(&actions[0]);
+  REQUIRE(told != nullptr);
+  CHECK(told->report.has_own_cause);
+}
+
+TEST_CASE("agent: an end that takes longer than a second is not waited for") {
+  AbortElsewhere abort({1, 2});
+  CHECK(abort.bench.Pass(1s) == "stop:15");
+  CHECK(abort.bench.Step(Bench::EndOf(2, 1)) == "");
+}
+
+TEST_CASE(
+    "agent: ranks abort on two nodes, and the end that is under way here is waited for once") {
+  Abort abort({2});
+  CHECK(abort.bench.Step(Drained{Round{1}, "", true}) == "");
+  CHECK(abort.bench.Step(Bench::EndOf(2, 1)) == "stop:15 describe:2 describe:0");
+}
+
+TEST_CASE("agent: a failure elsewhere that needs no other cause stops the workers at once") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(Drained{Round{1}, "", false}) == "stop:15");
+}
+
 TEST_CASE("agent: all abort before the answer has come, and the first is the cause") {
   Bench bench(3);
   bench.Run();

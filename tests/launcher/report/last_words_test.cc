@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 #include <string>
@@ -53,6 +54,55 @@ TEST_CASE("last words: the error file, who is blamed in it, and the last lines")
   CHECK(words.report.error == rendezvous::WorkerError{"ValueError: boom", "here", 17});
   CHECK(words.report.left_peer == 3);
   CHECK(words.warning.empty());
+}
+
+TEST_CASE("last words: a traceback counts at the end of stderr, and not of a lost connection") {
+  const std::string traceback =
+      "Traceback (most recent call last):\n  File \"a.py\", line 5, in <module>\n    step()\n";
+  CHECK(EndsInTraceback(traceback));  // its text comes
+  CHECK(EndsInTraceback("step 5\n" + traceback + "ValueError: bad batch 5\n"));
+  CHECK(EndsInTraceback(traceback + "MyError: a\nb\nc\n"));
+  CHECK_FALSE(EndsInTraceback("step 5\n"));
+  for (const char* lost :
+       {"RuntimeError: [gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:29",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp"}) {
+    CHECK_FALSE(EndsInTraceback(traceback + lost + "\n"));
+  }
+  // One that was handled: the program has gone on.
+  std::string later = traceback + "ValueError: bad batch 5\n";
+  for (int step = 0; step < 20; ++step) later += "step " + std::to_string(step) + "\n";
+  CHECK_FALSE(EndsInTraceback(later));
+}
+
+TEST_CASE("last words: an exception that is no lost connection is a cause of its own") {
+  struct Row {
+    std::string error_file;
+    std::string said;
+    bool has_own_cause;
+  };
+  std::string frames;
+  for (int frame = 0; frame < 60; ++frame) frames += "  File \"a.py\"\n";
+  const std::string traceback = "Traceback (most recent call last):\n" + frames;
+  for (const Row& row : {Row{"", "step 5\n", false}, Row{"", traceback + "ValueError: 5\n", true},
+                         Row{"", traceback + "RuntimeError: Connection reset by peer\n", false},
+                         Row{R"({"message": "ValueError: 5"})", "", true},
+                         Row{R"({"message": "Broken pipe"})", traceback + "ValueError\n", false},
+                         Row{R"({"message": {"message": "ValueError: rank 2 left",)"
+                             R"( "extraInfo": {"left_peer": 2}}})",
+                             "", false}}) {
+    CAPTURE(row.error_file);
+    CAPTURE(row.said);
+    Fixture fixture;
+    if (!row.error_file.empty()) fixture.Leave(0, row.error_file);
+    const auto tail = [&](int, size_t, Duration) { return row.said; };
+    const auto words = ReadLastWords({fixture.Dead(0)}, 1, tail, FolderOwner::kUser);
+    CHECK(words.at(0).report.has_own_cause == row.has_own_cause);
+    // Of a long one the last 50 lines are kept.
+    CHECK(std::ranges::count(words.at(0).report.stderr_tail, '\n') <= 50);
+    CHECK(row.said.ends_with(words.at(0).report.stderr_tail));
+  }
 }
 
 TEST_CASE("last words: the note that a peer left is removed, and no other error file") {
