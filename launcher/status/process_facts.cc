@@ -106,6 +106,12 @@ std::string ParseWaitChannel(std::string_view text) {
   return std::string(kept.substr(0, kept.find('.')));
 }
 
+std::optional<int64_t> ParseCoreWait(std::string_view text) {
+  TakeWord(text);  // the time on a core
+  const std::optional<int64_t> wait_ns = ToNumber<int64_t>(TakeWord(text));
+  return wait_ns && *wait_ns >= 0 ? wait_ns : std::nullopt;
+}
+
 std::vector<int> ParseChildren(std::string_view text, size_t most) {
   std::vector<int> children;
   while (children.size() < most) {
@@ -126,6 +132,7 @@ void ProcessRates::Add(const ProcessSample& sample) {
   if (!is_same) {
     last_ = sample;
     cpu_.reset();
+    core_wait_share_.reset();
     busy_at_ = sample.at;
     return;
   }
@@ -135,6 +142,11 @@ void ProcessRates::Add(const ProcessSample& sample) {
   const auto ticks = static_cast<double>(std::max<int64_t>(sample.cpu_ticks - last_->cpu_ticks, 0));
   cpu_ = std::min(ticks / ticks_per_second_ / seconds, cpus_);
   if (*cpu_ >= kIdleCores) busy_at_ = sample.at;
+  core_wait_share_.reset();
+  if (sample.main_pid == last_->main_pid && sample.core_wait_ns && last_->core_wait_ns) {
+    const auto wait_ns = static_cast<double>(*sample.core_wait_ns - *last_->core_wait_ns);
+    core_wait_share_ = std::clamp(wait_ns / 1e9 / seconds, 0.0, 1.0);
+  }
   last_ = sample;
 }
 
@@ -148,6 +160,7 @@ void FillRank(const ProcessSample* sample, const ProcessRates& rates, TimePoint 
               RankView& rank) {
   if (sample == nullptr) return;
   rank.cpu = rates.cpu();
+  rank.core_wait_share = rates.core_wait_share();
   rank.idle_s = rates.IdleSeconds(now);
   // The kernel may count CPU time by samples, and small loads are less than kIdleCores.
   if (rank.idle_s && rank.step) rank.idle_s = std::clamp(rank.step_age_s, 0.0, *rank.idle_s);

@@ -45,6 +45,10 @@ std::string_view StatusLine(std::string_view text, std::string_view name);
 // 64 characters at most. Empty: nowhere, or the kernel does not tell.
 std::string ParseWaitChannel(std::string_view text);
 
+// Of /proc/PID/schedstat: nanoseconds in which the main thread could run and had no core. Empty:
+// the kernel does not count them.
+std::optional<int64_t> ParseCoreWait(std::string_view text);
+
 // Of /proc/PID/task/TID/children: `most` at the utmost.
 std::vector<int> ParseChildren(std::string_view text, size_t most);
 
@@ -57,9 +61,11 @@ struct ProcessSample {
   std::vector<int> pids;  // the worker first
   // Of the one that holds most memory: the program where the worker is a shell around it.
   int64_t resident_bytes = 0;
+  int main_pid = 0;  // that one
   int threads = 0;
   char state = '?';
   std::string wait;
+  std::optional<int64_t> core_wait_ns;  // ParseCoreWait, since its start
   friend bool operator==(const ProcessSample&, const ProcessSample&) = default;
 };
 
@@ -74,6 +80,8 @@ class ProcessRates {
 
   // Cores in use between the last two samples. None before the second.
   std::optional<double> cpu() const { return cpu_; }
+  // RankView::core_wait_share, between the last two samples.
+  std::optional<double> core_wait_share() const { return core_wait_share_; }
   // Since it last used CPU time; 0 while it does. A thread that wakes ten times a second to look at
   // something uses a thousandth of a core: less than kIdleCores counts as none. None before the
   // second sample.
@@ -86,6 +94,7 @@ class ProcessRates {
   const double cpus_;
   std::optional<ProcessSample> last_;
   std::optional<double> cpu_;
+  std::optional<double> core_wait_share_;
   TimePoint busy_at_{};  // the last sample that saw it use CPU time, or the first
 };
 

@@ -76,6 +76,8 @@ std::optional<ProcessSample> ReadWorker(Reader& reader, int pid) {
       if (stat->resident_pages > largest->resident_pages) largest = stat;
     }
   }
+  sample.main_pid = largest->pid;
+  sample.core_wait_ns = ParseCoreWait(reader.Read(largest->pid, "schedstat"));
   sample.threads = largest->threads;
   sample.state = largest->state;
   // On a machine with many CPUs `stat` may be hundreds of megabytes away from the truth.

@@ -53,8 +53,10 @@ struct RankView {
   std::string state;  // "starting", "running", "ended"
   std::string end;    // how it ended: "exit code 1"; empty: it has not
   std::string wait;  // where the kernel says it waits ("futex_wait_queue"); empty: nowhere, unknown
-  std::optional<double> up_s;         // since its start
-  std::optional<double> cpu;          // cores in use, by all its threads, lately
+  std::optional<double> up_s;  // since its start
+  std::optional<double> cpu;   // cores in use, by all its threads, lately
+  // Share of time, lately, 0 to 1, in which its main thread could run and no core was free.
+  std::optional<double> core_wait_share;
   std::optional<double> idle_s;       // since it last used CPU time or ended a step; 0: it does
   std::optional<int64_t> memory;      // bytes resident
   std::optional<double> gpu;          // share of time, 0 to 1, in which its GPU ran a kernel

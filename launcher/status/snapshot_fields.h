@@ -84,6 +84,7 @@ void VisitMembers(Visit& visit) {
   visit("wait", &T::wait);
   visit("up_s", &T::up_s);
   visit("cpu", &T::cpu);
+  visit("core_wait_share", &T::core_wait_share);
   visit("idle_s", &T::idle_s);
   visit("memory", &T::memory);
   visit("gpu", &T::gpu);

@@ -174,6 +174,7 @@ void DropRareMembers(NodeView& node) {
   for (RankView& rank : node.ranks) {
     rank.wait.clear();
     rank.up_s = rank.idle_s = rank.longest_step_s = rank.exposed_share = rank.first_step_s = {};
+    rank.core_wait_share.reset();
     rank.gpu_memory.reset();
     for (GroupView& group : rank.groups) group.quiet_s = 0;
   }

@@ -4,11 +4,15 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "ddp/rank_balance.h"
 #include "launcher/status/judge_words.h"
 
 namespace ddprun::launcher {
 namespace {
+
+// Of the time, waiting for a core.
+constexpr double kMuch = 0.1;
 
 bool Trains(const SeenRank& seen) {
   const RankView& rank = *seen.view;
@@ -69,6 +73,7 @@ void StragglerWatch::See(TimePoint now, const std::vector<const SeenRank*>& trai
     sight.step = *rank.step;
     sight.self_s = SaneSeconds(*rank.self_s);
     sight.usual_s = usual_s;
+    sight.core_wait_share = SaneSeconds(rank.core_wait_share.value_or(0));
   }
   std::erase_if(sights_,
                 [&](const auto& sight) { return now - sight.second.last >= policy_.calm; });
@@ -84,19 +89,27 @@ std::string StragglerWatch::Text(const RankIndex& ranks, const std::vector<int>&
   for (const int rank : slow) {
     if (sights_.at(rank).self_s > slowest->self_s) slowest = &sights_.at(rank);
   }
+  // Their slowness is then another program's, or that of too many threads.
+  const std::string cores =
+      slowest->core_wait_share < kMuch
+          ? ""
+          : absl::StrFormat(". For %.0f %% of the time no core is free for %s",
+                            std::min(slowest->core_wait_share, 1.0) * 100,
+                            slow.size() == 1 ? "it" : "the slowest");
   const std::string self = StepTimeText(slowest->self_s);
   const std::string usual = StepTimeText(slowest->usual_s);
   if (const NodeView* node = SlowNode(ranks, slow)) {
     return absl::StrCat("node ", node->name, " is slow: its ", SomeRanksText(slow), " take up to ",
                         self, " a step by themselves, the others ", usual,
-                        "; the others wait for them");
+                        "; the others wait for them", cores);
   }
   if (slow.size() == 1) {
     return absl::StrCat(ranks.Named(slow), " is slow: it takes ", self,
-                        " a step by itself, the others ", usual, "; they wait for it");
+                        " a step by itself, the others ", usual, "; they wait for it", cores);
   }
   return absl::StrCat(ranks.Named(slow), " are slow: they take up to ", self,
-                      " a step by themselves, the others ", usual, "; the others wait for them");
+                      " a step by themselves, the others ", usual, "; the others wait for them",
+                      cores);
 }
 
 StragglersSeen StragglerWatch::Look(TimePoint now, const RankIndex& ranks) {

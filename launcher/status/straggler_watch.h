@@ -39,6 +39,7 @@ class StragglerWatch {
     int64_t step = 0;  // at the last of them
     double self_s = 0;
     double usual_s = 0;  // the others'
+    double core_wait_share = 0;
   };
   void See(TimePoint now, const std::vector<const SeenRank*>& training);
   bool IsConfirmed(const Sight& sight) const;

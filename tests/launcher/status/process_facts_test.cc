@@ -176,6 +176,30 @@ TEST_CASE("process rates: a rank is filled from them, and left alone without a p
   CHECK(rank.wait == "futex_wait_queue");
 }
 
+TEST_CASE("process facts: the time without a core is the main thread's, as a share") {
+  CHECK(ParseCoreWait("5000 1500000000 7\n") == 1'500'000'000);
+  for (const char* text : {"", "5", "5 x 7", "5 -1 7"}) CHECK_FALSE(ParseCoreWait(text));
+  ProcessRates rates(100, 4);
+  ProcessSample sample{.pid = 7, .main_pid = 8, .core_wait_ns = 1'000'000'000};
+  rates.Add(sample);
+  CHECK_FALSE(rates.core_wait_share());
+  sample.at = TimePoint(seconds(4));
+  sample.core_wait_ns = 2'000'000'000;
+  rates.Add(sample);
+  RankView rank;
+  FillRank(&sample, rates, sample.at, rank);
+  CHECK(rank.core_wait_share == 0.25);
+  // Another process is the program now.
+  sample.at = TimePoint(seconds(8));
+  sample.main_pid = 9;
+  rates.Add(sample);
+  CHECK_FALSE(rates.core_wait_share());
+  sample.at = TimePoint(seconds(12));
+  sample.core_wait_ns = std::nullopt;
+  rates.Add(sample);
+  CHECK_FALSE(rates.core_wait_share());
+}
+
 TEST_CASE("process facts: a rank of small load that ends steps is not idle") {
   ProcessRates rates(100, 4);
   ProcessSample sample{.pid = 7};

@@ -54,6 +54,8 @@ TEST_CASE("process reader: this process, as the kernel sees it") {
   CHECK(sample->wait == "");
   CHECK(sample->threads >= 1);
   CHECK(sample->resident_bytes > 100'000);
+  CHECK(sample->main_pid == getpid());
+  CHECK(sample->core_wait_ns.has_value() == std::filesystem::exists("/proc/self/schedstat"));
 }
 
 TEST_CASE("process reader: one that waits says where") {

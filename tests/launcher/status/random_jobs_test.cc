@@ -206,6 +206,7 @@ void Spoil(std::mt19937& random, JobView& job) {
       rank.phase = static_cast<ProgramPhase>(random() % 5);
       rank.phase_s = Odd(random);
       rank.cpu = Odd(random);
+      rank.core_wait_share = Odd(random);
       rank.idle_s = Odd(random);
       rank.up_s = Odd(random);
       rank.step = static_cast<int64_t>(OddCount(random));

@@ -65,7 +65,7 @@ TEST_CASE("snapshot json: one line holds all members, those that are unknown as 
       R"("restart_s":0.0,"start_s":0.0,"stall_s":0.0,"nodes":[{"id":"","host":"","name":"","node_rank":-1,"state":"",)"
       R"("hosts_coordinator":false,"age_s":0.0,"up_s":0.0,"waiting_for":"",)"
       R"("waiting_left_s":null,"gone_node":"","ranks":[{"rank":0,"local_rank":0,"pid":0,"state":"","end":"",)"
-      R"("wait":"","up_s":null,"cpu":null,"idle_s":null,"memory":null,"gpu":null,)"
+      R"("wait":"","up_s":null,"cpu":null,"core_wait_share":null,"idle_s":null,"memory":null,"gpu":null,)"
       R"("gpu_memory":null,"phase":"unknown","phase_s":0.0,"evaluation_s":0.0,)"
       R"("checkpoint_s":0.0,"step":null,"step_age_s":0.0,"step_s":null,"longest_step_s":null,"samples_per_s":null,"self_s":null,)"
       R"("exposed_share":null,"first_step_s":null,"backward_s":null,)"

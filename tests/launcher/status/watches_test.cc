@@ -370,6 +370,29 @@ TEST_CASE("straggler: several, and a whole node") {
   CHECK(ProblemOf(node.job(), "straggler").node == "gpu-01");
 }
 
+TEST_CASE("straggler: one that finds no core free says so") {
+  Training training;
+  const auto wait = [&](double share) {
+    for (NodeView& node : training.job().nodes) {
+      for (RankView& rank : node.ranks) rank.core_wait_share = share;
+    }
+  };
+  wait(0.09);
+  training.Go(12, true);
+  CHECK(training.text().ends_with("; they wait for it"));
+  wait(0.346);
+  training.Go(1, true);
+  CHECK(
+      training.text().ends_with("; they wait for it. For 35 % of the time no core is free for it"));
+  training.Slow({2, 5});
+  wait(-1e300);
+  training.Go(12, true);
+  CHECK(training.text().ends_with("; the others wait for them"));
+  wait(0.5);
+  training.Go(1, true);
+  CHECK(training.text().ends_with(". For 50 % of the time no core is free for the slowest"));
+}
+
 TEST_CASE("straggler: one more is told when a minute has passed") {
   Training training;
   training.Go(12, true);
