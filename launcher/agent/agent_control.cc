@@ -56,7 +56,8 @@ JobWatch::Options Agent::WatchOptions() const {
                    .program = setup_.program.title,
                    .min_nodes = config.nodes.min,
                    .max_nodes = config.nodes.max,
-                   .max_restarts = config.max_restarts},
+                   .max_restarts = config.max_restarts,
+                   .keep_children = config.keep_children},
           .policy = {.hang_timeout = config.hang_timeout},
           .is_alone = config.rendezvous == RendezvousKind::kStandalone,
           .folders = {FolderForFiles(config), "."}};

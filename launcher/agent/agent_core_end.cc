@@ -282,8 +282,11 @@ void AgentCore::On(const SignalReceived& event) {
   // What failed in that moment has failed of the signal, which came to the workers, too.
   const bool is_recent = own_failure_ && now_ - own_failure_->at < policy_.own_signal_window;
   if (!end_ && is_recent) own_failure_.reset();
-  const EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
-                       absl::StrCat("stopped by ", SignalName(event.signal))};
+  EndJob stopped{kExitSignalBase + event.signal, ExitOwner::kSignal,
+                 absl::StrCat("stopped by ", SignalName(event.signal))};
+  // Its other nodes have heard of the success, and may have left with it.
+  const bool has_succeeded = verdict_ && verdict_->exit_code == kExitSuccess;
+  if (has_succeeded) stopped = EndJob{kExitSuccess, ExitOwner::kNobody, verdict_->reason};
   if (event.is_kill && HasWorkers() && ++kill_signals_ == 1) return Kill(SignalName(event.signal));
   if (event.is_kill && HasWorkers()) {
     Tell("ending although processes of this job have not died yet");
@@ -294,7 +297,7 @@ void AgentCore::On(const SignalReceived& event) {
   const bool is_news = !end_ || state_ != State::kStopping;
   if (!end_) {
     end_ = stopped;
-    actions_.push_back(LeaveJob{stopped.reason, true});
+    if (!has_succeeded) actions_.push_back(LeaveJob{stopped.reason, true});
   }
   if (!HasWorkers()) {
     if (state_ == State::kJoining && notice_) {

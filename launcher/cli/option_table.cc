@@ -103,7 +103,8 @@ constexpr OptionRow kTable[] = {
      "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30)."},
     {"keep_children", 0, "SECONDS", kFailure,
      "Let processes that a worker leaves go on for so long after it has ended with 0, but none "
-     "with a GPU open; a failure, a stop or a restart ends them (default 0: they are ended).",
+     "with a GPU open; a failure, a stop or a restart ends them (default 0: they are ended). Once "
+     "all ranks have succeeded, a signal or `ddprun stop` ends this wait and the exit code is 0.",
      true, true},
     {"log_dir", 0, "DIR", kOutput,
      "Where log files go: DIR/<id>_<random>/attempt_<n>/<local rank>/."},

@@ -60,10 +60,7 @@ void NodeRecord::NoteEvent(const rendezvous::Waiting& event) {
   waiting_until_ = event.deadline;
 }
 
-void NodeRecord::NoteEvent(const rendezvous::Assigned&) {
-  waiting_for_.clear();
-  waiting_until_.reset();
-}
+void NodeRecord::NoteEvent(const rendezvous::Assigned&) { EndWait(); }
 
 void NodeRecord::NoteEvent(const rendezvous::Drained& event) {
   if (!event.reason.empty()) reason_ = event.reason;
@@ -72,9 +69,9 @@ void NodeRecord::NoteEvent(const rendezvous::Drained& event) {
 void NodeRecord::NoteEvent(const rendezvous::Concluded& event) {
   has_verdict_ = true;
   if (state_ == "joining") state_ = "stopping";  // no round any more
-  waiting_for_.clear();
-  waiting_until_.reset();
+  EndWait();
   const rendezvous::Verdict& verdict = event.verdict;
+  if (verdict.exit_code == 0 && state_ == "succeeded") return WaitForWhatIsLeft();
   if (verdict.first_failure) return NoteFault(*verdict.first_failure, assignment_.round.value);
   if (verdict.exit_code == rendezvous::kRendezvousExitCode) gone_nodes_ = verdict.reason;
 }
@@ -172,12 +169,30 @@ void NodeRecord::NoteAction(const StartWorkers&) { state_ = "running"; }
 void NodeRecord::NoteAction(const StopWorkers&) {
   state_ = "stopping";
   stopping_at_ = now_;
+  EndWait();
   if (failed_at_) detect_s_ = SecondsBetween(*failed_at_, now_);
 }
 
 void NodeRecord::NoteAction(const AskToStop& action) {
   stop_asked_ =
       absl::StrCat("waiting for ranks that are to save and end (", EscapeControl(action.why), ")");
+}
+
+// Where nothing is left this node leaves in the same moment.
+void NodeRecord::WaitForWhatIsLeft() {
+  waiting_for_ = "all ranks have succeeded, waiting for what they left";
+  if (part_.keep_children == Duration{0}) return;
+  absl::StrAppend(&waiting_for_, " (--keep_children)");
+  TimePoint last = TimePoint::min();
+  for (const auto& [local_rank, worker] : workers_) {
+    last = std::max(last, worker.ended_at.value_or(now_));
+  }
+  if (!workers_.empty()) waiting_until_ = last + part_.keep_children;
+}
+
+void NodeRecord::EndWait() {
+  waiting_for_.clear();
+  waiting_until_.reset();
 }
 
 std::string NodeRecord::WaitingFor() const {

@@ -27,6 +27,7 @@ class NodeRecord {
     std::string run_id;
     std::string program;  // as the user called it
     int min_nodes = 1, max_nodes = 1, max_restarts = 0;
+    Duration keep_children{0};  // what a worker leaves may go on for so long after its success
   };
   NodeRecord(Part part, TimePoint began_at) : part_(std::move(part)), began_at_(began_at) {}
 
@@ -79,9 +80,14 @@ class NodeRecord {
   void NoteAction(const StopWorkers&);
   void NoteAction(const AskToStop& action);
   void NoteAction(const ReportSuccess&) { state_ = "succeeded"; }
-  void NoteAction(const EndJob&) { state_ = "leaving"; }
+  void NoteAction(const EndJob&) {
+    state_ = "leaving";
+    EndWait();
+  }
   void NoteAction(const auto&) {}
   void NoteFault(const rendezvous::FailureReport& report, uint64_t round);
+  void WaitForWhatIsLeft();
+  void EndWait();
   std::string WaitingFor() const;
 
   const Part part_;

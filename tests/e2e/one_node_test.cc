@@ -94,6 +94,18 @@ TEST_CASE("one node: what a worker leaves after its success goes on with --keep_
   CHECK(job.HasFile("saved2"));
 }
 
+TEST_CASE("one node: a signal ends the wait of --keep_children, and the exit code stays 0") {
+  Job job;
+  auto ddprun = job.RunRaw({"--standalone", "--nproc_per_node=2", "--keep_children=600", "/bin/sh",
+                            "-c", kLeaving, "sh", job.File("")});
+  REQUIRE(ddprun->WaitForErr("the job has succeeded, waiting for what its workers left"));
+  ddprun->Signal(SIGTERM);
+  CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+  CHECK(ddprun->err() == Contains("SIGTERM: stopping what the workers left"));
+  CHECK(job.IsGone());
+  CHECK_FALSE(job.HasFile("saved1"));
+}
+
 TEST_CASE("one node: without --keep_children it is ended, and told of") {
   Job job;
   auto ddprun = job.RunRaw(

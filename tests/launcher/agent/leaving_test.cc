@@ -104,6 +104,41 @@ TEST_CASE("leaving: a signal leaves half a second to each wait, a further one no
   }
 }
 
+TEST_CASE(
+    "leaving: whatever ends the wait for what workers left, a job that succeeded ends with 0") {
+  Bench bench;
+  bench.Run();
+  bench.End(0, 0);
+  REQUIRE(bench.End(1, 0) == "success");
+  REQUIRE(bench.Step(Concluded{Verdict{}}) == "ack");
+  SUBCASE("SIGTERM") { CHECK(bench.Step(SignalReceived{kTerm}) == "say stop:15"); }
+  SUBCASE("^C") { CHECK(bench.Step(kFirst) == "say stop:2"); }
+  SUBCASE("two of them") {
+    CHECK(bench.Step(kFirst) == "say stop:2");
+    CHECK(bench.Step(kFurther) == "say kill");
+  }
+  SUBCASE("`ddprun stop`") {
+    const StopOrder order{.how = rendezvous::StopHow::kGracefully, .reason = "ddprun stop"};
+    CHECK(bench.Step(order) == "say stop:15 answer");
+  }
+  SUBCASE("what the kernel keeps is left behind") {
+    bench.Step(kFirst);
+    bench.Step(kFurther);
+    CHECK(bench.Step(kFurther) == "say end:0");
+    return;
+  }
+  CHECK(bench.Step(WorkersGone{}) == "end:0");
+}
+
+TEST_CASE("leaving: before the job has succeeded, a signal ends it for a node that has") {
+  Bench bench;
+  bench.Run();
+  bench.End(0, 0);
+  REQUIRE(bench.End(1, 0) == "success");
+  CHECK(bench.Step(SignalReceived{kTerm}) == "leave say stop:15");
+  CHECK(bench.Step(WorkersGone{}) == "end:143");
+}
+
 TEST_CASE("leaving: any number of ^C ends with 130, whatever the workers and the driver do") {
   Bench bench;
   bench.Run();

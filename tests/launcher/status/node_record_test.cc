@@ -18,6 +18,17 @@ constexpr TimePoint kBegin{seconds(1000)};
 // A node of two workers, ranks 2 and 3 of 4.
 class Lived {
  public:
+  // `keep_children`: of the option.
+  explicit Lived(Duration keep_children = {})
+      : record_({.node_id = "id-b",
+                 .host = "b",
+                 .run_id = "run-1",
+                 .program = "./train --secret",
+                 .min_nodes = 2,
+                 .max_nodes = 3,
+                 .max_restarts = 5,
+                 .keep_children = keep_children},
+                kBegin) {}
   // Every word of it comes `after` the last.
   template <typename Word>
   Lived& Then(Duration after, const Word& word) {
@@ -73,14 +84,7 @@ class Lived {
 
  private:
   TimePoint now_ = kBegin;
-  NodeRecord record_{{.node_id = "id-b",
-                      .host = "b",
-                      .run_id = "run-1",
-                      .program = "./train --secret",
-                      .min_nodes = 2,
-                      .max_nodes = 3,
-                      .max_restarts = 5},
-                     kBegin};
+  NodeRecord record_;
 };
 
 FailureDescribed Described(uint64_t round, const std::string& tail = "one\ntwo") {
@@ -297,6 +301,35 @@ TEST_CASE("node record: ranks that were asked to end are waited for while they r
   CHECK(node.Node().waiting_for == "waiting for ranks that are to save and end (ddprun stop\\x1b)");
   node.Action(seconds(1), StopWorkers{});
   CHECK(node.Node().waiting_for == "");
+}
+
+TEST_CASE(
+    "node record: after a success it waits for what the workers left, as long as that may be") {
+  Lived lived(seconds(60));
+  lived.Round(1);
+  lived.Event(seconds(1), lived.End(0, 0));
+  lived.Event(seconds(1), lived.End(1, 0));
+  lived.Action(Duration{0}, ReportSuccess{});
+  CHECK(lived.Node().waiting_for == "");
+  lived.Event(Duration{0}, rendezvous::Concluded{});
+  const std::string wait = "all ranks have succeeded, waiting for what they left (--keep_children)";
+  CHECK(lived.Node(seconds(10)).waiting_for == wait);
+  CHECK(lived.Node(seconds(10)).waiting_left_s == 49);  // rank 1's end is dated a second earlier
+  CHECK(lived.Job(true, seconds(10)).waiting_for == wait);
+  CHECK(lived.Job(true, seconds(10)).waiting_left_s == 49);
+  SUBCASE("until it ends them") { lived.Action(Duration{0}, StopWorkers{}); }
+  SUBCASE("until it leaves") { lived.Action(Duration{0}, EndJob{}); }
+  CHECK(lived.Node().waiting_for == "");
+  CHECK(lived.Node().waiting_left_s == std::nullopt);
+}
+
+TEST_CASE("node record: what is left and may not go on is waited for without a time") {
+  Lived lived;
+  lived.Round(1);
+  lived.Action(Duration{0}, ReportSuccess{});
+  lived.Event(Duration{0}, rendezvous::Concluded{});
+  CHECK(lived.Node().waiting_for == "all ranks have succeeded, waiting for what they left");
+  CHECK(lived.Node().waiting_left_s == std::nullopt);
 }
 
 TEST_CASE("node record: the node of a coordinator that is gone is named until the next round") {
