@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <filesystem>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -24,8 +22,6 @@
 
 namespace ddprun::launcher {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kMaxNamePart = 100;
 
@@ -88,20 +84,6 @@ void RemoveEmpty(const std::vector<std::string>& folders) {
     note.Write(folder);
     note.RemoveEmptyFolders();
   }
-}
-
-// <run folder>/attempt_<restart_count>/<local_rank>/error.json, of all of them.
-void RemoveErrorFiles(const std::string& run_folder) {
-  std::error_code error;
-  std::vector<fs::path> files;
-  fs::recursive_directory_iterator entry(run_folder, error);
-  for (; !error && entry != fs::end(entry); entry.increment(error)) {
-    if (entry.depth() == 2 && entry->path().filename() == "error.json") {
-      files.push_back(entry->path());
-    }
-    if (entry.depth() == 2) entry.disable_recursion_pending();
-  }
-  for (const fs::path& file : files) fs::remove(file, error);
 }
 
 }  // namespace
@@ -187,10 +169,6 @@ absl::StatusOr<std::string> RunFolder::TryMakeWorkerFolder(int local_rank) {
 }
 
 void RunFolder::RemoveTemporaries() {
-  const bool is_for_errors_alone = is_temporary() && !options_.memory_dir.empty();
-  for (const std::string& folder : temporaries_) {
-    if (is_for_errors_alone) RemoveErrorFiles(folder);
-  }
   RemoveEmpty(temporaries_);
   temporaries_.clear();
 }

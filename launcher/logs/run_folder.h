@@ -44,8 +44,8 @@ class RunFolder {
   // shared_memory_dir. Nowhere else: TMPDIR and --log_dir may be on a network file system, whose
   // pages can stall or kill whoever touches them.
   absl::StatusOr<std::string> MemoryFolder();
-  // Removes what was made as temporary as far as no file is in it. Where that is for error files
-  // alone they go, too: the report has what stood in them, and memory is not for keeping.
+  // Removes what was made as temporary as far as no log is in it. Error files go where no other
+  // file is: the report has what stood in them, and memory is not for keeping.
   void RemoveTemporaries();
   // Removes the empty ones, in shared_memory_dir and where this run's temporary folder is, to those
   // of this user's runs whose agent and guardian were killed.

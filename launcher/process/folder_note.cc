@@ -19,14 +19,70 @@ DDPRUN_RAW bool IsOwnOrParent(const char* name) {
   return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
 }
 
-// Nothing but a socket: what else has such a name is not ours.
-DDPRUN_RAW bool RemoveServerSocket(int folder, const char* name) {
-  for (size_t i = 0; i < sizeof(kServerSocketStem) - 1; ++i) {
-    if (name[i] != kServerSocketStem[i]) return false;
-  }
+DDPRUN_RAW bool BeginsWith(const char* name, const char* stem) {
+  while (*stem != '\0' && *name == *stem) ++name, ++stem;
+  return *stem == '\0';
+}
+
+// 0: there is none of that name.
+DDPRUN_RAW mode_t KindOf(int folder, const char* name) {
   struct stat about;
-  return syscall(SYS_newfstatat, folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
-         S_ISSOCK(about.st_mode) && syscall(SYS_unlinkat, folder, name, 0) == 0;
+  const bool is_there = syscall(SYS_newfstatat, folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0;
+  return is_there ? about.st_mode & S_IFMT : 0;
+}
+
+// Nothing but a socket: what else has such a name is not ours.
+DDPRUN_RAW bool IsServerSocket(int folder, const char* name) {
+  return BeginsWith(name, kServerSocketStem) && KindOf(folder, name) == S_IFSOCK;
+}
+
+DDPRUN_RAW bool RemoveServerSocket(int folder, const char* name) {
+  return IsServerSocket(folder, name) && syscall(SYS_unlinkat, folder, name, 0) == 0;
+}
+
+// How deep below the run's folder the workers' are: attempt_<restart_count>/<local rank>.
+constexpr int kWorkerLevels = 2;
+
+// Whether all that is no folder, in the open `folder` and `levels` deep, is ddprun's own.
+DDPRUN_RAW bool HoldsOwnFilesAlone(int folder, int levels) {
+  syscall(SYS_lseek, folder, 0, SEEK_SET);
+  RawEntries entries(folder);
+  while (const char* name = entries.Next()) {
+    if (IsOwnOrParent(name)) continue;
+    bool is_own = false;
+    if (const int inner = levels > 0 ? OpenFolder(folder, name) : -1; inner >= 0) {
+      is_own = HoldsOwnFilesAlone(inner, levels - 1);
+      syscall(SYS_close, inner);
+    } else if (levels == 0) {
+      is_own = BeginsWith(name, kErrorFileStem) && KindOf(folder, name) == S_IFREG;
+    } else {
+      const bool is_stop_file = levels == kWorkerLevels && BeginsWith(name, kStopFileName);
+      is_own = is_stop_file || IsServerSocket(folder, name);
+    }
+    if (!is_own) return false;
+  }
+  return true;
+}
+
+// REQUIRES: HoldsOwnFilesAlone(folder, levels).
+DDPRUN_RAW void RemoveErrorFilesIn(int folder, int levels) {
+  bool is_changed = true;
+  for (int pass = 0; pass < kMaxPasses && is_changed; ++pass) {
+    is_changed = false;
+    syscall(SYS_lseek, folder, 0, SEEK_SET);
+    RawEntries entries(folder);
+    while (const char* name = entries.Next()) {
+      if (IsOwnOrParent(name)) continue;
+      if (levels == 0) {
+        is_changed |= syscall(SYS_unlinkat, folder, name, 0) == 0;
+        continue;
+      }
+      const int inner = OpenFolder(folder, name);
+      if (inner < 0) continue;
+      RemoveErrorFilesIn(inner, levels - 1);
+      syscall(SYS_close, inner);
+    }
+  }
 }
 
 }  // namespace
@@ -83,8 +139,8 @@ DDPRUN_RAW void FolderNote::RemoveEmpty(const Entry& entry) {
   struct stat about;
   if (syscall(SYS_fstat, folder, &about) == 0 && about.st_dev == entry.device &&
       about.st_ino == entry.inode) {
-    constexpr int kLevels = 2;  // attempt_<restart_count>, and a worker's in it
-    RemoveEmptyFoldersIn(folder, kLevels);
+    if (HoldsOwnFilesAlone(folder, kWorkerLevels)) RemoveErrorFilesIn(folder, kWorkerLevels);
+    RemoveEmptyFoldersIn(folder, kWorkerLevels);
     syscall(SYS_unlinkat, folder, kStopFileName, 0);
     syscall(SYS_unlinkat, AT_FDCWD, entry.path, AT_REMOVEDIR);
   }

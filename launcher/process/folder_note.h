@@ -13,6 +13,8 @@ namespace ddprun::launcher {
 // name that begins like this, the workers' servers (DDPRUN_WORKER_SERVER).
 inline constexpr char kStopFileName[] = "stop_request";
 inline constexpr char kServerSocketStem[] = "torch_";
+// How the names of the files in a worker's folder begin that say why it failed (last_words.h).
+inline constexpr char kErrorFileStem[] = "error.json";
 
 // Follows no link. -1 with errno set where it is no folder. Async-signal-safe.
 int OpenFolder(int parent, const char* name);
@@ -32,8 +34,9 @@ class FolderNote {
   void Write(const std::string& folder);
 
   // The guardian's. Async-signal-safe. Removes of each folder what is ddprun's own, the folders in
-  // it, the folders in those, and itself, each as far as it is empty. Follows no link, and does
-  // nothing where another directory has taken the folder's place.
+  // it, the folders in those, and itself, each as far as it is empty. Error files count as nothing
+  // where no other file is in it: nobody is left to read them, and beside logs they stay. Follows
+  // no link, and does nothing where another directory has taken the folder's place.
   void RemoveEmptyFolders() const;
 
   static constexpr size_t kMaxPath = 1024;  // its end included

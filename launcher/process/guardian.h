@@ -29,8 +29,8 @@ namespace ddprun::launcher {
 // pipe closes, however the agent ended, it kills the job's cgroup, where there is one, every
 // process of the workers' sessions, which it finds in memory shared with the agent
 // (session_table.h), and every process that carries the job's mark, until two walks over /proc find
-// none; it removes the cgroup and, as far as they are empty, the folders for error files, and the
-// file with a secret (folder_note.h), and exits. It lives in a session of its own, with all signals
+// none; it removes the cgroup, the file with a secret and, as far as no log is in them, the folders
+// for error files (folder_note.h), and exits. It lives in a session of its own, with all signals
 // blocked, /dev/null on 0 to 2 and nothing else open.
 //
 // It is a fork, not a program: it works when the binary has been replaced or removed meanwhile. It

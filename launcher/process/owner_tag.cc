@@ -33,6 +33,15 @@ std::string ReadHome() {
   return absl::StrCat(absl::Hex(hash.value() & 0xffffffffU, absl::kZeroPad8));
 }
 
+// The pid in a tag of this boot and pid namespace; 0: it is none.
+pid_t OwnerHere(std::string_view tag) {
+  const size_t dash = tag.find('-');
+  if (dash == std::string_view::npos) return 0;
+  pid_t pid = 0;
+  std::from_chars(tag.data() + dash + 1, tag.data() + tag.size(), pid);
+  return pid > 0 && OwnerTag(pid) == tag ? pid : 0;
+}
+
 }  // namespace
 
 std::string ReadProcFile(const std::string& path) {
@@ -46,12 +55,8 @@ std::string OwnerTag(pid_t pid) {
 }
 
 bool IsOwnerGone(std::string_view tag) {
-  const size_t dash = tag.find('-');
-  if (dash == std::string_view::npos) return false;
-  pid_t pid = 0;
-  std::from_chars(tag.data() + dash + 1, tag.data() + tag.size(), pid);
-  if (pid <= 0 || OwnerTag(pid) != tag) return false;
-  return kill(pid, 0) != 0 && errno == ESRCH;
+  const pid_t owner = OwnerHere(tag);
+  return owner > 0 && kill(owner, 0) != 0 && errno == ESRCH;
 }
 
 std::vector<std::string> AbandonedIn(
@@ -65,7 +70,7 @@ std::vector<std::string> AbandonedIn(
     if (entry == nullptr) break;
     const std::string_view tag = tag_of(entry->d_name);
     if (!IsOwnerGone(tag)) {
-      if (!tag.empty() && ++others > kMostOthers) break;
+      if (OwnerHere(tag) > 0 && ++others > kMostOthers) break;
       continue;
     }
     struct stat about {};

@@ -26,6 +26,7 @@ bool IsOwnerGone(std::string_view tag);
 
 // The directories of this user, among the first 1,000 entries of `parent`, whose owner has gone.
 // The search ends early where many owners live: it costs each of them, and there will be another.
+// What is from elsewhere or from before a boot, and so stays for ever, does not end it.
 // `tag_of` finds the tag in a name; "": there is none.
 std::vector<std::string> AbandonedIn(
     const std::string& parent, const std::function<std::string_view(std::string_view)>& tag_of);

@@ -91,11 +91,11 @@ TEST_CASE("run folder: without a log directory one is made when needed and remov
     folder->RemoveTemporaries();
     CHECK(EntriesOf(dir.path()) == 0);
   }
-  SUBCASE("with a file in it") {
-    std::ofstream(*second + "/error.json") << "{}";
+  SUBCASE("with a log in it") {
+    std::ofstream(*second + "/stderr.log") << "x";
     folder->RemoveTemporaries();
     CHECK_FALSE(fs::exists(*first));
-    CHECK(fs::exists(*second + "/error.json"));
+    CHECK(fs::exists(*second + "/stderr.log"));
   }
 }
 
@@ -188,9 +188,7 @@ TEST_CASE("run folder: one that somebody has removed is made anew for the next r
 TEST_CASE("run folder: one for error files alone goes with them, one with log files stays") {
   for (const bool has_logs : {false, true}) {
     const testing::TempDir dir;
-    RunFolder::Options options{.run_id = "j", .temp_dir = dir.path().string()};
-    if (!has_logs) options.memory_dir = options.temp_dir;
-    auto folder = RunFolder::Create(options);
+    auto folder = RunFolder::Create({.run_id = "j", .temp_dir = dir.path().string()});
     REQUIRE(folder.ok());
     for (const int attempt : {0, 1}) {
       folder->BeginAttempt(attempt);
@@ -198,6 +196,7 @@ TEST_CASE("run folder: one for error files alone goes with them, one with log fi
         const auto made = folder->MakeWorkerFolder(worker);
         REQUIRE(made.ok());
         std::ofstream(*made + "/error.json") << "{}";
+        if (has_logs && worker == 1) std::ofstream(*made + "/stderr.log") << "x";
       }
     }
     const std::string path = folder->path();
@@ -207,17 +206,22 @@ TEST_CASE("run folder: one for error files alone goes with them, one with log fi
   }
 }
 
-TEST_CASE("run folder: what killed runs left is removed as far as no file is in it") {
+TEST_CASE("run folder: what killed runs left is removed as far as no log is in it") {
   const testing::TempDir dir;
   const std::string gone = OwnerTag(INT_MAX);  // no process has this pid
   const std::string empty = dir.File("ddprun_a_b_" + gone + "_abcdef");
-  const std::string with_file = dir.File("ddprun_none_" + gone + "_abcdef");
+  const std::string with_errors = dir.File("ddprun_b_" + gone + "_abcdef");
+  const std::string with_log = dir.File("ddprun_none_" + gone + "_abcdef");
   const std::string untagged = dir.File("ddprun_none_abcdef");
   const std::string others = dir.File("other_none_" + gone + "_abcdef");
-  for (const std::string& folder : {empty, with_file, untagged, others}) {
+  for (const std::string& folder : {empty, with_errors, with_log, untagged, others}) {
     fs::create_directories(folder + "/attempt_0/0");
   }
-  std::ofstream(with_file + "/attempt_0/0/error.json") << "{}";
+  for (const std::string& folder : {with_errors, with_log, untagged, others}) {
+    std::ofstream(folder + "/attempt_0/0/error.json") << "{}";
+  }
+  std::ofstream(with_log + "/attempt_0/0/stderr.log") << "x";
+  std::ofstream(empty + "/stop_request") << "x";
   const auto make = [&] {
     auto folder = RunFolder::Create({.run_id = "j", .memory_dir = dir.path().string()});
     REQUIRE(folder.ok());
@@ -231,7 +235,8 @@ TEST_CASE("run folder: what killed runs left is removed as far as no file is in 
   own.RemoveAbandonedTemporaries();
 
   CHECK_FALSE(fs::exists(empty));
-  CHECK(fs::exists(with_file + "/attempt_0/0/error.json"));
+  CHECK_FALSE(fs::exists(with_errors));
+  CHECK(fs::exists(with_log + "/attempt_0/0/error.json"));
   CHECK(fs::exists(untagged + "/attempt_0/0"));
   CHECK(fs::exists(others + "/attempt_0/0"));
   CHECK(fs::exists(living.attempt_path() + "/0"));

@@ -52,18 +52,62 @@ TEST_CASE("folder note: a fork that is older than the note removes the empty fol
   CHECK(fs::exists(dir.path() / "earlier"));
 }
 
-TEST_CASE("folder note: a folder with a file stays, with its parents only") {
+TEST_CASE("folder note: a folder with a log stays, with its error file and its parents only") {
   const testing::TempDir dir;
   const fs::path run = dir.path() / "run";
   for (const char* rank : {"0", "1"}) fs::create_directories(run / "attempt_0" / rank);
   fs::create_directories(run / "attempt_1" / "0");
-  std::ofstream(run / "attempt_0" / "1" / "error.json") << "{}";
+  const fs::path error_file = run / "attempt_0" / "1" / "error.json";
+  std::ofstream(error_file.string()) << "{}";
+  fs::path other;
+  SUBCASE("beside it") { other = run / "attempt_0" / "1" / "stderr.log"; }
+  SUBCASE("of its attempt") { other = run / "attempt_0" / "filtered_stdout.log"; }
+  SUBCASE("of the run") { other = run / "notes"; }
+  SUBCASE("in a folder of the program's") {
+    other = run / "attempt_0" / "1" / "cache" / "error.json";
+    fs::create_directories(other.parent_path());
+  }
+  SUBCASE("with a name of ours, in another place") { other = run / "error.json"; }
+  std::ofstream(other.string()) << "x";
   FolderNote note;
   note.Write(run.string());
   note.RemoveEmptyFolders();
-  CHECK(fs::exists(run / "attempt_0" / "1" / "error.json"));
+  CHECK(fs::exists(error_file));
+  CHECK(fs::exists(other));
   CHECK_FALSE(fs::exists(run / "attempt_0" / "0"));
   CHECK_FALSE(fs::exists(run / "attempt_1"));
+}
+
+TEST_CASE("folder note: error files go with a folder in which no other file is") {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run";
+  for (int rank = 0; rank < 300; ++rank) {  // more than one read of the directory gives
+    const fs::path worker = run / "attempt_0" / std::to_string(rank);
+    fs::create_directories(worker);
+    std::ofstream(worker / "error.json") << "{}";
+    std::ofstream(worker / "error.json.7.new") << "{";
+  }
+  std::ofstream(run / kStopFileName) << "x";
+  REQUIRE(mknod((run / "torch_1_2_3").c_str(), S_IFSOCK | 0600, 0) == 0);
+  FolderNote note;
+  note.Write(run.string());
+  note.RemoveEmptyFolders();
+  CHECK_FALSE(fs::exists(run));
+}
+
+TEST_CASE("folder note: an error file that is a link or a folder is none of ours") {
+  const testing::TempDir dir;
+  const fs::path run = dir.path() / "run";
+  const fs::path worker = run / "attempt_0" / "0";
+  fs::create_directories(worker);
+  std::ofstream(dir.File("target")) << "x";
+  SUBCASE("a link") { fs::create_symlink(dir.path() / "target", worker / "error.json"); }
+  SUBCASE("a folder") { fs::create_directories(worker / "error.json"); }
+  FolderNote note;
+  note.Write(run.string());
+  note.RemoveEmptyFolders();
+  CHECK(fs::exists(worker / "error.json"));
+  CHECK(fs::exists(dir.path() / "target"));
 }
 
 TEST_CASE("folder note: sockets of workers' servers go with the folder, and nothing else does") {

@@ -87,6 +87,21 @@ TEST_CASE("owner tag: among many living owners the search ends") {
   CHECK(asked < 50);
 }
 
+TEST_CASE("owner tag: what was left before a boot does not end the search") {
+  const TempDir dir;
+  std::string gone = TagOfGoneProcess();
+  std::string elsewhere = gone;
+  elsewhere[0] = elsewhere[0] == '0' ? '1' : '0';
+  for (int i = 0; i < 101; ++i) {
+    REQUIRE(mkdir(dir.File(std::to_string(i)).c_str(), 0755) == 0);
+  }
+  int asked = 0;
+  const size_t found = AbandonedIn(dir.path().string(), [&](std::string_view) {
+                         return std::string_view(++asked > 100 ? gone : elsewhere);
+                       }).size();
+  CHECK(found == 3);  // "." and ".." count, and are directories of ours
+}
+
 TEST_CASE("owner tag: a full directory is not read to its end") {
   const TempDir dir;
   const std::string gone = TagOfGoneProcess();
