@@ -23,7 +23,8 @@ bool HasCauseOfItsOwn(const std::string& error_file) {
   if (error_file.empty()) return false;
   const absl::StatusOr<std::string> text = ReadErrorFile(error_file);
   rendezvous::FailureReport report;
-  return text.ok() && ParseErrorText(*text, report).ok() && HasOwnCause(report);
+  return text.ok() && ParseErrorText(*text, report).ok() && !ReadLeftPeerNote(error_file) &&
+         HasOwnCause(report);
 }
 
 // Of a process whose descriptors cannot be read: as if it had some.

@@ -20,6 +20,7 @@
 #include "launcher/cli/text.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/left_peer_file.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -161,18 +162,28 @@ size_t EndOfSequence(const std::string& text, size_t at) {
   return end < text.size() && IsBetween(text[end], is_csi ? 0x40 : 0x30, 0x7e) ? end + 1 : at;
 }
 
+std::string NoteBeside(const std::string& error_file) {
+  return error_file + ddp::internal::kLeftPeerFileSuffix;
+}
+
 // True: what was too large has been removed.
 bool ReadErrorFileOf(LastWords& words, FolderOwner owner) {
   rendezvous::FailureReport& report = words.report;
   const std::string path = std::exchange(report.error_file, "");
   if (path.empty() || report.pid == 0) return false;
   const absl::StatusOr<std::string> text = ReadErrorFile(path);
-  if (absl::IsNotFound(text.status())) return false;
+  const std::optional<int> noted_peer = ReadLeftPeerNote(path);
+  if (noted_peer) unlink(NoteBeside(path).c_str());
+  if (absl::IsNotFound(text.status())) {
+    report.left_peer = noted_peer;
+    return false;
+  }
   const absl::Status status = text.ok() ? ParseErrorText(*text, report) : text.status();
   bool is_removed = false;
   if (report.left_peer) {
     unlink(path.c_str());  // a note of our own library for us: nobody would remove it
   } else {
+    report.left_peer = noted_peer;
     const bool is_ours = owner == FolderOwner::kDdprun;
     is_removed = is_ours && absl::IsOutOfRange(status) && unlink(path.c_str()) == 0;
     if (!is_ours) report.error_file = path;
@@ -216,6 +227,13 @@ absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
   // A worker on a full disk makes the file and cannot fill it.
   if (text.empty()) return absl::NotFoundError("is empty");
   return text;
+}
+
+std::optional<int> ReadLeftPeerNote(const std::string& error_file) {
+  const absl::StatusOr<std::string> text = ReadErrorFile(NoteBeside(error_file));
+  rendezvous::FailureReport note;
+  if (!text.ok() || !ParseErrorText(*text, note).ok()) return std::nullopt;
+  return note.left_peer;
 }
 
 absl::Status ParseErrorText(std::string_view text, rendezvous::FailureReport& report) {
@@ -289,8 +307,9 @@ bool EndsInTraceback(std::string_view tail) {
 }
 
 bool HasOwnCause(const rendezvous::FailureReport& report) {
-  if (!report.error) return EndsInTraceback(report.stderr_tail);
-  return !report.left_peer && !TellsOfLostConnection(report.error->message);
+  if (report.left_peer) return false;
+  return report.error ? !TellsOfLostConnection(report.error->message)
+                      : EndsInTraceback(report.stderr_tail);
 }
 
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,

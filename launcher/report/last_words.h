@@ -11,6 +11,10 @@
 // `extraInfo` of the first may have one more member, which our own library writes in a worker that
 // ends because another rank left: {"left_peer": RANK}.
 //
+// It writes the same into a file beside that one (worker_runtime/left_peer_file.h), which holds
+// where
+// @record has written the error file anew.
+//
 // A worker may leave anything there, so nothing is believed: sizes and depths are bounded, and what
 // is no regular file is not opened for longer than it takes to see that.
 #ifndef DDPRUN_LAUNCHER_REPORT_LAST_WORDS_H_
@@ -39,6 +43,9 @@ using rendezvous::kMaxTracebackBytes;
 // The file's bytes. NotFound: there is none, or it is empty. OutOfRange: it is too large. All
 // errors say in one line why it is not read: a symbolic link, a directory, a FIFO. Never waits.
 absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
+
+// The rank that the note beside the error file names as the one that left; nullopt: there is none.
+std::optional<int> ReadLeftPeerNote(const std::string& error_file);
 
 // What stands in an error file becomes the report's `error` and `left_peer`. InvalidArgument: one
 // line on what is wrong.
@@ -78,8 +85,9 @@ enum class FolderOwner {
 };
 
 // `dead` with the texts of the first `room` failures among them. The tails of all are waited for
-// half a second together. An error file that says that a peer left is removed, and in a folder of
-// ours one that is too large to be read. The report names a file that stays.
+// half a second together. An error file that says that a peer left is removed, and so is the note
+// beside one; in a folder of ours one that is too large to be read is, too. The report names a file
+// that stays.
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,
                                      const TailReader& tail, FolderOwner owner);
 

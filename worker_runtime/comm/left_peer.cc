@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/base/unique_fd.h"
+#include "worker_runtime/left_peer_file.h"
 
 namespace ddp::internal {
 namespace {
@@ -76,6 +78,14 @@ void WriteNewFile(const std::string& path, const std::string& text) {
     (void)rename(temporary.c_str(), path.c_str());
   }
   (void)unlink(temporary.c_str());
+}
+
+// An error file that is there says what this process ended by itself.
+void WriteNote(const std::string& error_file, const std::string& text) {
+  struct stat about {};
+  if (lstat(error_file.c_str(), &about) == 0) return;
+  WriteNewFile(error_file + kLeftPeerFileSuffix, text);
+  WriteNewFile(error_file, text);
 }
 
 // A process that is not there, or is our own (ranks that are threads), is not waited for.
@@ -132,7 +142,7 @@ absl::Status LeftPeerNote::Told(absl::Status status) {
   const auto written = std::make_shared<std::promise<void>>();
   std::thread writer =
       ddprun::StartQuietThread([written, path = error_file_, text = ErrorText(status, in_job)] {
-        WriteNewFile(path, text);
+        WriteNote(path, text);
         written->set_value();
       });
   if (!writer.joinable()) return status;

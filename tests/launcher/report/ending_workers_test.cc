@@ -79,8 +79,14 @@ TEST_CASE("ending workers: one with a traceback, in its exit, or with an error f
 
 TEST_CASE("ending workers: one that says that a peer left is none") {
   Machine machine;
-  std::ofstream(machine.workers[0].error_file)
-      << R"({"message": {"message": "rank 2 left", "extraInfo": {"left_peer": 2}}})";
+  const std::string& path = machine.workers[0].error_file;
+  const std::string note =
+      R"({"message": {"message": "rank 2 left", "extraInfo": {"left_peer": 2}}})";
+  SUBCASE("in its error file") { std::ofstream(path.c_str()) << note; }
+  SUBCASE("beside it, as @record has written the error file anew") {
+    std::ofstream(path.c_str()) << R"({"message": "RuntimeError: lost", "timestamp": 5})";
+    std::ofstream(path + ".left_peer") << note;
+  }
   CHECK(machine.Ending().empty());
 }
 

@@ -124,6 +124,27 @@ TEST_CASE("last words: the note that a peer left is removed, and no other error 
   CHECK(std::ifstream(fixture.dir.File("error2")).good());
 }
 
+TEST_CASE("last words: the note beside an error file holds where @record has written that anew") {
+  Fixture fixture;
+  fixture.Leave(0, R"({"message": {"message": "RuntimeError: lost", "extraInfo":)"
+                   R"( {"py_callstack": "here", "timestamp": "17"}}})");
+  fixture.Leave(1, "{");  // it was killed while it wrote; rank 2 of this node before it did
+  for (const int local_rank : {0, 1, 2}) {
+    std::ofstream(fixture.dir.File("error" + std::to_string(local_rank) + ".left_peer"))
+        << R"({"message": {"message": "rank 3 left", "extraInfo": {"left_peer": 3}}})";
+  }
+  const std::vector<LastWords> words =
+      fixture.Read({fixture.Dead(0), fixture.Dead(1), fixture.Dead(2)});
+  for (const LastWords& of_one : words) {
+    CHECK(of_one.report.left_peer == 3);
+    CHECK_FALSE(std::ifstream(fixture.dir.File("error" + std::to_string(of_one.report.local_rank) +
+                                               ".left_peer"))
+                    .good());
+  }
+  CHECK(words[0].report.error == rendezvous::WorkerError{"RuntimeError: lost", "here", 17});
+  CHECK(words[0].report.error_file == fixture.dir.File("error0"));
+}
+
 TEST_CASE("last words: a worker without an error file has none, nor one that did not start") {
   Fixture fixture;
   CHECK(fixture.Read({fixture.Dead(0)}).at(0).report.error_file.empty());

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -74,7 +75,7 @@ TEST_CASE("left peer: the first peer that left is written, and its mark is taken
   CHECK(note.Told(Gone("barrier #2 failed: rank 1 (pid 7) died", 1)) ==
         absl::UnavailableError("barrier #2 failed: rank 1 (pid 7) died"));
   CHECK(note.Told(Gone("rank 2 died", 2)) == absl::UnavailableError("rank 2 died"));
-  CHECK(FilesIn(dir) == 1);
+  CHECK(FilesIn(dir) == 2);
   const Note written = NoteIn(path);
   CHECK(written.left_peer == 1);
   CHECK(written.message == "rank 1 left the job: barrier #2 failed: rank 1 (pid 7) died");
@@ -83,6 +84,16 @@ TEST_CASE("left peer: the first peer that left is written, and its mark is taken
   struct stat about {};
   REQUIRE(stat(path.c_str(), &about) == 0);
   CHECK((about.st_mode & 07777) == 0600);
+}
+
+TEST_CASE("left peer: the note outlives @record, which writes the error file anew") {
+  const TempDir dir;
+  const std::string path = dir.File("error.json");
+  (void)LeftPeerNote(path, 0).Told(Gone("rank 1 died", 1));
+  std::ofstream(path.c_str()) << R"({"message": "RuntimeError: rank 1 died"})";
+  const Note beside = NoteIn(path + ".left_peer");
+  CHECK(beside.left_peer == 1);
+  CHECK(beside.message == "rank 1 left the job: rank 1 died");
 }
 
 TEST_CASE("left peer: whoever reads a note knows the rank that it names") {
