@@ -245,12 +245,14 @@ void JobJudge::AddSilentNodes(TimePoint now, JobView& job) {
     std::string host;
     double known_s = 0;
   };
+  std::map<std::string_view, const NodeView*> old;  // by host
+  for (const NodeView& node : job.nodes) {
+    if (SaneSeconds(node.age_s) > 0) old.emplace(node.host, &node);
+  }
   std::map<std::string, Silent> silent;
   for (const std::string& host : job.silent_nodes) {
-    const auto node = std::find_if(
-        job.nodes.begin(), job.nodes.end(),
-        [&host](const NodeView& each) { return each.host == host && SaneSeconds(each.age_s) > 0; });
-    silent.emplace(node == job.nodes.end() ? host : node->name, Silent{host});
+    const auto known = old.find(host);
+    silent.emplace(known == old.end() ? host : known->second->name, Silent{host});
   }
   for (const NodeView& node : job.nodes) {
     const double age_s = SaneSeconds(node.age_s);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "launcher/status/disk_facts.h"
+#include "launcher/status/node_memory.h"
 #include "launcher/status/snapshot_json.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
@@ -22,7 +22,7 @@ constexpr Duration kOthersPatience = std::chrono::milliseconds(2700);
 // Reading /proc, and judging.
 constexpr Duration kThreadPatience = std::chrono::milliseconds(2500);
 // How often the whole job is looked at where nobody asks, and where ranks of this node wait.
-constexpr Duration kQuietInterval = std::chrono::seconds(10);
+constexpr Duration kQuietInterval = NodeMemory::kQuietInterval;
 constexpr Duration kWaitingInterval = std::chrono::seconds(2);
 constexpr double kLongWait_s = 2;
 // For the last lines of all ranks of the node.
@@ -58,41 +58,8 @@ std::string LastState(std::string_view text) {
 // What lasts from one look to the next.
 struct JobWatch::Judging {
   explicit Judging(const JudgePolicy& policy) : judge(policy) {}
-  // Puts the last word of nodes that are silent now in its place, with its age.
-  void Remember(TimePoint now, bool is_cut_off, JobView& job) {
-    // All others are silent where the coordinator, who passes their words on, is.
-    // Between two looks that lie far apart it may have answered.
-    if (!is_cut_off || now > looked_at + 2 * kQuietInterval) cut_off_since.reset();
-    looked_at = now;
-    if (is_cut_off && !cut_off_since) cut_off_since = now;
-    // Before the others' words are in, its state is this node's: one that stops its workers may
-    // have ended the coordinator that it hosted.
-    if (is_cut_off && job.round > 0 && !job.is_ending && job.state != "stopping") {
-      job.coordinator_silent_s = AgeOf(*cut_off_since, now);
-    }
-    const std::set<std::string> silent(job.silent_nodes.begin(), job.silent_nodes.end());
-    std::set<std::string> there;
-    for (const NodeView& node : job.nodes) there.insert(node.id);
-    for (const auto& [id, last] : nodes) {
-      const bool is_silent = is_cut_off || silent.contains(last.view.host);
-      if (!is_silent || there.contains(id)) continue;
-      job.nodes.push_back(last.view);
-      job.nodes.back().age_s = AgeOf(last.at, now);
-    }
-    std::map<std::string, LastWord> heard;
-    for (const NodeView& node : job.nodes) {
-      heard[node.id] = node.age_s > 0 ? nodes[node.id] : LastWord{node, now};
-    }
-    nodes = std::move(heard);
-  }
   JobJudge judge;
-  struct LastWord {
-    NodeView view;
-    TimePoint at{};
-  };
-  std::map<std::string, LastWord> nodes;  // by id
-  std::optional<TimePoint> cut_off_since;
-  TimePoint looked_at{};
+  NodeMemory memory;
   // What has been said is news once: where an answer comes too late it is kept for the next.
   JudgedNews News(JudgedNews news, bool was_heard) {
     if (was_heard) unheard = {};
@@ -314,7 +281,7 @@ void JobWatch::JudgeWhenComplete() {
         auto snapshot = std::make_shared<JobSnapshot>();
         snapshot->job = AssembleJob(std::move(job), others, now);
         snapshot->at = now;
-        judging->Remember(now, !is_alone && !others.is_last, snapshot->job);
+        judging->memory.Recall(now, !is_alone && !others.is_last, snapshot->job);
         EndFirstFailed(snapshot->job);
         judged.news = judging->News(judging->judge.Look(now, snapshot->job), was_heard);
         judged.closing_line = judging->judge.ledger().ClosingLine();

@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "launcher/status/assemble_job.h"
+#include "launcher/status/snapshot_json.h"
 #include "tests/launcher/status/snapshots.h"
 
 namespace ddprun::launcher {
@@ -30,6 +33,44 @@ TEST_CASE("assemble job: the buckets of more than 512 ranks are left out") {
       CHECK(!rank.backward_s);
     }
   }
+}
+
+rendezvous::NodeAnswer AnswerOf(const std::string& id, const std::string& host, int node_rank) {
+  NodeView node;
+  node.id = "what it says itself does not count";
+  node.node_rank = node_rank;
+  node.state = "running";
+  return {.node = NodeId{id}, .host = host, .body = RenderNodeJson(node)};
+}
+
+TEST_CASE("assemble job: agents of one host are told apart by their ids, and speak once each") {
+  JobView job = testing::TrainingJob(1, 1);
+  job.nodes[0].id = "own";
+  job.nodes[0].host = "gpu-7";
+  job.nodes[0].node_rank = 1;
+  rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};
+  answers.answers = {AnswerOf("b", "gpu-7", 2), AnswerOf("c", "gpu-7", 0),
+                     AnswerOf("b", "gpu-7", 5), AnswerOf("own", "gpu-7", 6)};
+  answers.answers.push_back({.node = NodeId{"d"}, .host = "gpu-7", .body = "no JSON"});
+  job = AssembleJob(std::move(job), answers, TimePoint());
+  std::string ids;
+  for (const NodeView& node : job.nodes) ids += node.id + " ";
+  CHECK(ids == "c own b ");
+  CHECK(job.silent_nodes == std::vector<std::string>{"gpu-7"});
+}
+
+// Each answer was compared with all before it once.
+TEST_CASE("assemble job: ten thousand nodes answer, each twice") {
+  constexpr int kNodes = 10'000;
+  rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};
+  for (int i = 0; i < 2 * kNodes; ++i) {
+    const int node = i % kNodes;
+    answers.answers.push_back(
+        AnswerOf("agent-of-a-long-name-" + std::to_string(node), "host", kNodes - 1 - node));
+  }
+  const JobView job = AssembleJob({}, answers, TimePoint());
+  REQUIRE(job.nodes.size() == kNodes);
+  for (int i = 0; i < kNodes; ++i) REQUIRE(job.nodes[static_cast<size_t>(i)].node_rank == i);
 }
 
 TEST_CASE("assemble job: a round runs where this node is a spare, or joins it just now") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/launcher/status/job_scene.h"
@@ -230,6 +231,29 @@ TEST_CASE("judge: nodes that do not answer make a job unwell") {
   CHECK(job.problems[0].text ==
         "11 nodes have not answered for up to 12 s: gpu-01, gpu-10, gpu-11, gpu-12, gpu-13, "
         "gpu-14, gpu-15, gpu-16 and 3 more");
+}
+
+// Each silent node was looked for among all nodes once.
+TEST_CASE("judge: of ten thousand nodes the half that is silent is one problem") {
+  constexpr int kNodes = 10'000;
+  JobView job;
+  job.state = "running";
+  job.round = 1;
+  for (int i = 0; i < kNodes; ++i) {
+    NodeView node;
+    node.id = "id-" + std::to_string(i);
+    node.host = "host-of-a-long-name-" + std::to_string(i);
+    node.state = "running";
+    node.node_rank = i;
+    node.age_s = i % 2;
+    if (node.age_s > 0) job.silent_nodes.push_back(node.host);
+    job.nodes.push_back(std::move(node));
+  }
+  Watch watch;
+  watch.Look(job);
+  REQUIRE(job.problems.size() == 1);
+  CHECK(job.problems[0].kind == "lost_node");
+  CHECK(job.problems[0].text == Contains("5000 nodes have not answered"));
 }
 
 TEST_CASE("judge: what a node finds is a problem, and said once") {
