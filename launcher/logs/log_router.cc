@@ -117,13 +117,24 @@ void LogRouter::BeginRound(int restart_count) {
 
 void LogRouter::EndRound() { thread_->CloseAll(); }
 
+bool LogRouter::IsShown(int local_rank) const {
+  return options_.console_ranks.empty() || options_.console_ranks.contains(local_rank);
+}
+
+// Without files there is nowhere to redirect to, and the stream stays where it is.
+Streams LogRouter::RedirectsOf(int local_rank) const {
+  return options_.log_dir == "/dev/null" ? Streams{} : options_.redirects.For(local_rank);
+}
+
+bool LogRouter::ShowsStderr(int local_rank) const {
+  const bool is_in_file_alone = RedirectsOf(local_rank).err && !options_.tee.For(local_rank).err;
+  return IsShown(local_rank) && !is_in_file_alone;
+}
+
 absl::StatusOr<WorkerStdio> LogRouter::OpenWorker(int local_rank, int rank) {
-  const bool is_shown =
-      options_.console_ranks.empty() || options_.console_ranks.contains(local_rank);
+  const bool is_shown = IsShown(local_rank);
   const Streams tee = options_.tee.For(local_rank);
-  // Without files there is nowhere to redirect to, and the stream stays where it is.
-  const Streams redirect =
-      options_.log_dir == "/dev/null" ? Streams{} : options_.redirects.For(local_rank);
+  const Streams redirect = RedirectsOf(local_rank);
   absl::StatusOr<std::string> folder = folder_.MakeWorkerFolder(local_rank);
   const bool needs_folder = redirect.out || redirect.err || tee.out || tee.err;
   // Without a folder there is no error file; that alone is no reason not to run.

@@ -118,6 +118,9 @@ class LogRouter {
   // line, where the files are if the user has not chosen it.
   absl::StatusOr<WorkerStdio> OpenWorker(int local_rank, int rank);
 
+  // Whether what that worker writes to stderr reaches our console.
+  bool ShowsStderr(int local_rank) const;
+
   // As RunFolder::MemoryFolder.
   absl::StatusOr<std::string> MemoryFolder() { return folder_.MemoryFolder(); }
 
@@ -134,7 +137,7 @@ class LogRouter {
   bool Drain(Duration timeout);
   // As Drain, and removes what was temporary (RunFolder): for an end without the destructor.
   void Finish(Duration timeout);
-  // Removes the temporary folders that killed runs of this user have left, as far as no file is in
+  // Removes the temporary folders that killed runs of this user have left, as far as no log is in
   // them.
   void RemoveAbandonedFolders();
   // Queues one line for our stderr behind what the workers wrote. Never waits for the console.
@@ -156,6 +159,8 @@ class LogRouter {
 
  private:
   LogRouter(LogOptions options, RunFolder folder, std::unique_ptr<LogThread> thread);
+  bool IsShown(int local_rank) const;
+  Streams RedirectsOf(int local_rank) const;
   void TellPlace();
   absl::Status PlanFile(StreamPlan& plan, const std::string& folder);
   absl::Status ProvideCopies(bool is_stderr);

@@ -86,7 +86,8 @@ std::string TimeOf(const FailureReport& failure) {
   return text.empty() ? "<N/A>" : text;
 }
 
-std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceback) {
+// `traceback`: what stands in that field.
+std::vector<std::string> Fields(const FailureReport& failure, const std::string& traceback) {
   const std::string pid = failure.pid != 0 ? std::to_string(failure.pid) : "not started";
   const std::string signal = failure.signal != 0 ? " (" + SignalName(failure.signal) + ")" : "";
   const std::string code =
@@ -100,7 +101,7 @@ std::vector<std::string> Fields(const FailureReport& failure, size_t max_traceba
           " (local_rank: " + std::to_string(failure.local_rank) + ")",
       "  exitcode  : " + code + " (pid: " + pid + ")" + signal,
       "  error_file: " + (file.empty() ? "<N/A>" : EscapeControl(file)),
-      "  traceback : " + WithoutMiddle(TracebackOf(failure), max_traceback),
+      "  traceback : " + traceback,
   };
 }
 
@@ -146,12 +147,29 @@ bool DropTraceback(const FailureReport& failure, Lines& lines) {
   return false;
 }
 
+// The last of what is kept of its stderr.
+Lines TailOf(const FailureReport& failure) {
+  Lines lines = absl::StrSplit(absl::StripSuffix(failure.stderr_tail, "\n"), '\n');
+  if (std::ssize(lines) > kMaxTailLines) lines.erase(lines.begin(), lines.end() - kMaxTailLines);
+  return lines;
+}
+
+// Python has written the traceback to stderr as well, which stands above: its last line is enough.
+std::string EndOfTraceback(const FailureReport& failure) {
+  return "it stands above, in the rank's stderr, and ends with " +
+         Indented(LinesOf(failure.error->traceback).back());
+}
+
+bool HasWrittenTraceback(const FailureReport& failure) {
+  Lines lines = TailOf(failure);
+  return DropTraceback(failure, lines);
+}
+
 std::string RenderTail(const FailureReport& failure) {
   if (failure.is_hang) return "";  // it has not ended: nobody has read what it wrote
   const std::string rank = std::to_string(failure.rank);
   if (failure.stderr_tail.empty()) return "Rank " + rank + " wrote nothing to stderr.\n";
-  Lines lines = absl::StrSplit(absl::StripSuffix(failure.stderr_tail, "\n"), '\n');
-  if (std::ssize(lines) > kMaxTailLines) lines.erase(lines.begin(), lines.end() - kMaxTailLines);
+  Lines lines = TailOf(failure);
   const bool is_dropped = DropTraceback(failure, lines);  // it stands in the block
   if (lines.empty()) return "";
   std::string out =
@@ -219,8 +237,13 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   size_t others_bytes = 0;
   for (const Alike& group : groups) {
     const bool is_root = entries.empty();
+    // Among other ranks' tracebacks it would have to be looked for.
+    const bool stands_above =
+        others.empty() && input.is_stderr_shown && HasWrittenTraceback(*group.first);
+    const size_t most = is_root ? kMaxRootBytes : kMaxOtherBytes;
     const std::vector<std::string> fields =
-        Fields(*group.first, is_root ? kMaxRootBytes : kMaxOtherBytes);
+        Fields(*group.first, stands_above ? EndOfTraceback(*group.first)
+                                          : WithoutMiddle(TracebackOf(*group.first), most));
     const std::string entry = absl::StrJoin(fields, "\n") + "\n";
     if (!is_root) others_bytes += entry.size();
     if (others_bytes > kMaxOthersBytes) {  // and so are all that follow

@@ -19,6 +19,8 @@ struct ExitReportInput {
   std::string title;  // the program as the user called it
   // Workers of this node that failed in the same round; the first failure may be one of them.
   std::vector<rendezvous::FailureReport> local_failures;
+  // What the first failing worker wrote to stderr stands above, in the same output.
+  bool is_stderr_shown = false;
   // Whose output has the whole report, where all nodes write into one; empty: this node's.
   std::string report_node{};
 };

@@ -156,10 +156,14 @@ void JobReporter::Print(const rendezvous::Verdict& verdict) {
     if (is_said || !config.report_node.empty()) return;
     return logs_.Say("ddprun: " + EscapeControl(verdict.first_failure->error->message));
   }
-  std::string report = RenderExitReport({.verdict = verdict,
-                                         .title = options_.part.program,
-                                         .local_failures = NewestFailures(),
-                                         .report_node = options_.part.config.report_node});
+  const auto& first = verdict.first_failure;
+  const bool is_here = first && first->node == options_.part.node;
+  std::string report =
+      RenderExitReport({.verdict = verdict,
+                        .title = options_.part.program,
+                        .local_failures = NewestFailures(),
+                        .is_stderr_shown = is_here && logs_.ShowsStderr(first->local_rank),
+                        .report_node = options_.part.config.report_node});
   if (!report.empty() && report.back() == '\n') report.pop_back();  // Say ends the line
   logs_.Say(report);
   if (!options_.own_error_file.empty()) PassOnErrorFile(verdict);

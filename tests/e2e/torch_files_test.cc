@@ -26,13 +26,30 @@ TEST_CASE("torch files: what @record writes is in the report and in the agent's 
   Job job;
   // Python reads the byte that is no UTF-8 as half a surrogate pair.
   const std::string err =
-      FailWith(1, job, {Runfile("tests/conformance/programs/recorded.py"), "no \x1b[31mdata \xff"},
+      FailWith(1, job,
+               {"--redirects=2", "--log_dir=" + job.File("logs"),
+                Runfile("tests/conformance/programs/recorded.py"), "no \x1b[31mdata \xff"},
                {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}});
   CHECK(err == Contains("  traceback : Traceback (most recent call last):\n    File "));
   CHECK(err == Contains("  RuntimeError: no data \xef\xbf\xbd\n===="));
   const auto own = ParseJson(ReadFile(job.File("own.json")));
   REQUIRE(own);
   CHECK(own->get<int>("message.errorCode") == 1);
+}
+
+TEST_CASE("torch files: a traceback that @record has written stands once on the screen") {
+  if (FindTorchPython().python.empty()) return SkipWithoutTorch();
+  Job job;
+  auto ddprun = job.RunRaw({"--nproc_per_node=2", "--report_file=" + job.File("report.json"),
+                            Runfile("tests/conformance/programs/recorded.py"), "no data"},
+                           {.env = {{"PYTHON_EXEC", FindTorchPython().python}}});
+  REQUIRE_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());
+  const std::string header = "Traceback (most recent call last):";
+  const std::string err = ddprun->err();
+  CHECK_MESSAGE(err.find(header) == err.rfind(header), err);
+  CHECK(err == Contains("  traceback : it stands above, in the rank's stderr, and ends with "
+                        "RuntimeError: no data\n"));
+  CHECK(ReadFile(job.File("report.json")) == Contains(header));
 }
 
 TEST_CASE("torch files: PyTorch's timer client is heeded") {

@@ -107,6 +107,41 @@ TEST_CASE("exit report: a traceback that @record wrote, and Python as well, stan
         "Last line of rank 5's stderr:\n  ValueError: other\n");
 }
 
+TEST_CASE("exit report: a traceback that stands above, as the rank wrote it, is not said again") {
+  rendezvous::FailureReport failure = Killed();
+  failure.error = rendezvous::WorkerError{
+      .message = "ValueError: boom",
+      .traceback =
+          "Traceback (most recent call last):\n  File \"a.py\", line 4, in inner\n"
+          "    raise ValueError(\"boom\")\nValueError: boom\n"};
+  failure.stderr_tail = "loading\n" + failure.error->traceback + "bye\n";
+  ExitReportInput input{.verdict = {.exit_code = 1, .reason = "rank 5 failed"},
+                        .title = "train.py",
+                        .local_failures = {failure},
+                        .is_stderr_shown = true};
+  bool is_whole = true;
+  SUBCASE("alone") { is_whole = false; }
+  SUBCASE("not where stderr went to a file") { input.is_stderr_shown = false; }
+  SUBCASE("nor where others failed, too, whose words stand above as well") {
+    input.local_failures.push_back(Killed());
+    input.local_failures.back().local_rank = 2;
+    input.local_failures.back().rank = 6;
+  }
+  SUBCASE("nor where the program has caught it, and Python has written none") {
+    failure.stderr_tail = "loading\n";
+  }
+  input.verdict.first_failure = failure;
+  const std::string report = RenderExitReport(input);
+  CAPTURE(report);
+  CHECK((report.find("File \"a.py\"") != std::string::npos) == is_whole);
+  CHECK((report.find("traceback : it stands above, in the rank's stderr, and ends with "
+                     "ValueError: boom\n") != std::string::npos) == !is_whole);
+  if (!is_whole) {
+    CHECK(report ==
+          Contains("Last 2 lines of rank 5's stderr beside that traceback:\n  loading\n"));
+  }
+}
+
 TEST_CASE("exit report: an abort without an exception names what Gloo's groups need") {
   rendezvous::FailureReport failure = Killed();
   failure.signal = 6;
