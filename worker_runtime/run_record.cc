@@ -16,6 +16,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/read_system_facts.h"
@@ -109,6 +111,30 @@ void AddGpu(int gpu, RunRecord& record) {
 
 std::string TemporaryPrefix() { return absl::StrCat(".", kRunRecordName, ".tmp-"); }
 
+// Ranks on several hosts may write at one time.
+std::string TemporaryName() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return absl::StrCat(TemporaryPrefix(), host, "-", getpid());
+}
+
+// The lines of ToJson() that tell of the end: outcome, error and ended_at.
+constexpr size_t kEndLines[] = {1, 2, 4};
+
+// `text` with the end that is in `other`. Both are ToJson()'s, or the result is neither.
+std::string WithEndOf(const std::string& text, const std::string& other) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const std::vector<std::string> others = absl::StrSplit(other, '\n');
+  for (const size_t line : kEndLines) {
+    if (line < std::min(lines.size(), others.size())) lines[line] = others[line];
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+bool SaysRunning(const std::string& text) {
+  return absl::StrContains(text, "\"outcome\"") && WithEndOf(text, ToJson(RunRecord())) == text;
+}
+
 // What a run that was killed while it wrote has left. A young one may be of a run that is writing
 // now. Best effort.
 void RemoveTemporaries(const std::string& directory) {
@@ -171,33 +197,26 @@ void RunRecord::End(const absl::Status& status, bool was_asked_to_stop) {
   error = internal::MaskUrls(status.message());
 }
 
-absl::Status RunRecordFile::Write(const RunRecord& record) {
-  const std::string path = absl::StrCat(directory_, "/", kRunRecordName);
-  if (!last_.empty()) {
-    std::string there;
-    const absl::StatusOr<int64_t> read = ReadPieces(path, [&there](absl::string_view piece) {
-      if (there.size() <= kMaxRecordBytes) there.append(piece.data(), piece.size());
-    });
-    if (!read.ok() && !absl::IsNotFound(read.status())) return read.status();
-    if (read.ok() && there != last_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("write \"", path,
-                       "\": another run has written there since this one did, whose record "
-                       "stays; give each run a directory of its own"));
-    }
-  }
-  const std::string text = ToJson(record);
-  if (last_.empty()) RemoveTemporaries(directory_);
-  const std::string temporary = absl::StrCat(directory_, "/", TemporaryPrefix(), getpid());
+absl::StatusOr<std::string> RunRecordFile::Read() const {
+  std::string there;
+  const absl::StatusOr<int64_t> read = ReadPieces(path_, [&there](absl::string_view piece) {
+    if (there.size() <= kMaxRecordBytes) there.append(piece.data(), piece.size());
+  });
+  if (!read.ok()) return read.status();
+  return there;
+}
+
+absl::Status RunRecordFile::Replace(const std::string& text) {
+  const std::string temporary = absl::StrCat(directory_, "/", TemporaryName());
   absl::Status status;
   {
     const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd.is_open()) return FileError("create", path);
-    status = ddprun::WriteAll(fd.get(), text, path);
-    if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path);
+    if (!fd.is_open()) return FileError("create", path_);
+    status = ddprun::WriteAll(fd.get(), text, path_);
+    if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path_);
   }
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = FileError("rename to", path);
+  if (status.ok() && std::rename(temporary.c_str(), path_.c_str()) != 0) {
+    status = FileError("rename to", path_);
   }
   if (!status.ok()) {
     ::unlink(temporary.c_str());
@@ -205,6 +224,40 @@ absl::Status RunRecordFile::Write(const RunRecord& record) {
   }
   last_ = text;
   return ddprun::SyncDirectory(directory_);
+}
+
+absl::Status RunRecordFile::Write(const RunRecord& record) {
+  if (last_.empty()) {
+    RemoveTemporaries(directory_);
+    return Replace(ToJson(record));
+  }
+  const absl::StatusOr<std::string> there = Read();
+  if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+  // Another rank of this run may have written its end.
+  if (there.ok() && WithEndOf(last_, *there) != *there) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("write \"", path_,
+                     "\": another run has written there since this one did, whose record stays; "
+                     "give each run a directory of its own"));
+  }
+  return Replace(ToJson(record));
+}
+
+bool RunRecordFile::Adopt() {
+  absl::StatusOr<std::string> there = Read();
+  if (!there.ok() || !SaysRunning(*there)) return false;
+  last_ = *std::move(there);
+  return true;
+}
+
+absl::Status RunRecordFile::WriteFailure(const absl::Status& status) {
+  if (!SaysRunning(last_)) return absl::OkStatus();
+  const absl::StatusOr<std::string> there = Read();
+  if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
+  if (!there.ok() || *there != last_) return absl::OkStatus();
+  RunRecord end;
+  end.End(status, /*was_asked_to_stop=*/false);
+  return Replace(WithEndOf(last_, ToJson(end)));
 }
 
 }  // namespace ddp

@@ -15,6 +15,7 @@
 #include "examples/train/idx_data.h"
 #include "examples/train/make_network.h"
 #include "examples/train/options.h"
+#include "examples/train/signal_watch.h"
 #include "examples/train/summary.h"
 #include "examples/train/trainer.h"
 
@@ -73,7 +74,7 @@ absl::StatusOr<ddp::RunRecord> MakeRecord(ddp::ProcessGroup& group, const Data& 
 }
 
 int RunRank(const train::Options& options, ddp::ProcessGroup& group,
-            const std::vector<std::string>& arguments) {
+            const std::vector<std::string>& arguments, train::SignalWatch& signals) {
   ddp::Communicator& communicator = group.communicator();
   const absl::StatusOr<Data> data = Load(options.data);
   absl::Status status = train::AgreeOnStatus(communicator.host(), data.status());
@@ -93,7 +94,9 @@ int RunRank(const train::Options& options, ddp::ProcessGroup& group,
   train::Trainer trainer(
       options, communicator, *std::move(network), [&group] { return group.ShouldStop(); },
       data->training, data->test, stdout, *std::move(record));
+  signals.Say([&trainer](int signal) { trainer.EndedBy(signal); });
   absl::StatusOr<train::Summary> summary = trainer.Run();
+  signals.Say(nullptr);
   if (!summary.ok()) return Fail(group, summary.status());
   if (group.rank() == 0 && !options.summary_file.empty()) {
     summary->restart_count = group.restart_count();
@@ -112,6 +115,7 @@ int main(int argc, char** argv) {
   if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
   const train::Options& options = std::get<train::Options>(parsed);
   ddp::ReportPhase(ddp::Phase::kStart);
+  train::SignalWatch signals;
   const absl::StatusOr<std::unique_ptr<ddp::ProcessGroup>> group =
       ddp::ProcessGroup::FromEnv({.backend = options.backend,
                                   .timeout = std::chrono::seconds(options.comm_timeout),
@@ -123,5 +127,5 @@ int main(int argc, char** argv) {
     // A GPU, a library or a driver that is not there.
     return absl::IsFailedPrecondition(group.status()) ? train::kExitMachine : EXIT_FAILURE;
   }
-  return RunRank(options, **group, {argv, argv + argc});
+  return RunRank(options, **group, {argv, argv + argc}, signals);
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -78,6 +79,7 @@ absl::Status Trainer::TrainToEnd() {
     status = AgreeOnStatus(communicator_.host(), BeginRecord());
   }
   if (!status.ok()) return status;
+  if (!is_rank0()) AdoptRecord();
   for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
     sampler_.SetEpoch(epoch);  // another order each epoch; a restored position stays
     if (absl::Status status = TrainEpoch(); !status.ok()) return status;
@@ -99,18 +101,36 @@ absl::Status Trainer::TrainToEnd() {
 void Trainer::FinishRecord(const absl::Status& status) {
   record_.End(status, is_stopping_);
   summary_.record = record_;
-  if (!is_recorded_) return;
-  if (const absl::Status written = record_file_.Write(record_); !written.ok()) {
+  if (!is_recorded_ || (status.ok() && !is_rank0())) return;
+  const std::lock_guard lock(record_mutex_);
+  const absl::Status written =
+      is_rank0() ? record_file_.Write(record_) : record_file_.WriteFailure(status);
+  if (!written.ok()) {
     std::fprintf(stderr, "train: warning: the record of the run is out of date: %s\n",
                  std::string(written.message()).c_str());
   }
 }
 
+void Trainer::EndedBy(int signal) {
+  const std::lock_guard lock(record_mutex_);
+  // Of an error nobody is left to hear.
+  (void)record_file_.WriteFailure(
+      absl::AbortedError(absl::StrCat("rank ", communicator_.rank(), " was ended by SIG",
+                                      sigabbrev_np(signal), " before the run was over")));
+}
+
 absl::Status Trainer::BeginRecord() {
   if (!is_rank0() || options_.checkpoint_dir.empty()) return absl::OkStatus();
+  const std::lock_guard lock(record_mutex_);
   const absl::Status status = record_file_.Write(record_);
   is_recorded_ = status.ok();
   return is_recorded_ ? status : WithAdvice(status, kTakesDirectory);
+}
+
+void Trainer::AdoptRecord() {
+  if (options_.checkpoint_dir.empty()) return;
+  const std::lock_guard lock(record_mutex_);
+  is_recorded_ = record_file_.Adopt();
 }
 
 // Rank 0 finds out before the first step, not after the last, what cannot be written.

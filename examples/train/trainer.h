@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -34,7 +35,8 @@ class Trainer {
 
   // `network` computes where the communicator reduces. `should_stop` is asked after each step.
   // Borrows the rest. `log` gets a few lines per epoch on rank 0, whose `record` is written beside
-  // the checkpoints, when the run begins and when it has ended.
+  // the checkpoints, when the run begins and when it has ended. That it failed another rank says
+  // there as well, since rank 0 may have been killed.
   Trainer(const Options& options, ddp::Communicator& communicator, std::unique_ptr<Network> network,
           ShouldStop should_stop, const ImageSet& training, const ImageSet& test, std::FILE* log,
           ddp::RunRecord record = {});
@@ -42,6 +44,8 @@ class Trainer {
   // Trains to the end, or to the step after which it should stop, which it saves; the result is
   // complete on rank 0.
   absl::StatusOr<Summary> Run();
+  // Another thread's word that a signal is about to end the process, for the record.
+  void EndedBy(int signal);
 
  private:
   absl::Status TrainToEnd();
@@ -55,6 +59,7 @@ class Trainer {
   absl::Status Step();
   void ReportProgress();
   absl::Status BeginRecord();
+  void AdoptRecord();
   absl::Status PlantDrift();
   absl::Status CheckReplicas();
   absl::Status CompareReplicas();
@@ -86,7 +91,8 @@ class Trainer {
   ddp::ReplicaCheck replica_check_;
   SpeedReport speed_;
   ddp::RunRecord record_;
-  ddp::RunRecordFile record_file_;
+  std::mutex record_mutex_;
+  ddp::RunRecordFile record_file_;           // guarded by record_mutex_
   std::vector<ddp::Tensor> device_weights_;  // where the network has them
 
   bool is_recorded_ = false;    // the record's file was begun

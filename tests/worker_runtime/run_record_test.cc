@@ -154,6 +154,57 @@ TEST_CASE("run record: a later run's record is not written over by an earlier ru
   CHECK(ReadFile(dir.File("run.json")) == Contains("\"running\""));
 }
 
+TEST_CASE("run record: another rank ends the record of one that was killed") {
+  const TempDir dir;
+  RunRecordFile first(dir.path().string()), other(dir.path().string());
+  CHECK_FALSE(other.Adopt());
+  RunRecord record;
+  record.started_at = "2026-01-31T08:00:00Z";
+  record.arguments = {"train", "\"outcome\": \"running\""};
+  REQUIRE(first.Write(record).ok());
+  REQUIRE(other.Adopt());
+  REQUIRE(other.WriteFailure(absl::UnavailableError("rank 0 \"left\"\n")).ok());
+  const std::string text = ReadFile(dir.File("run.json"));
+  RunRecord failed = record;
+  failed.End(absl::UnavailableError("rank 0 \"left\"\n"), false);
+  failed.ended_at = ParseJson(text)->get<std::string>("ended_at");
+  CHECK(failed.ended_at.size() == 20);
+  CHECK(text == ToJson(failed));
+}
+
+TEST_CASE("run record: an end that was written stays, but for the word of who began it") {
+  const TempDir dir;
+  RunRecordFile first(dir.path().string()), other(dir.path().string()), late(dir.path().string());
+  RunRecord record;
+  REQUIRE(first.Write(record).ok());
+  REQUIRE(other.Adopt());
+  REQUIRE(late.Adopt());
+  REQUIRE(other.WriteFailure(absl::UnavailableError("rank 2 left")).ok());
+  REQUIRE(late.WriteFailure(absl::UnavailableError("rank 1 left")).ok());
+  CHECK(ReadFile(dir.File("run.json")) == Contains("\"rank 2 left\""));
+  record.End(absl::OkStatus(), true);
+  REQUIRE(first.Write(record).ok());
+  CHECK(ReadFile(dir.File("run.json")) == Contains("\"outcome\": \"stopped\""));
+  REQUIRE(first.WriteFailure(absl::UnavailableError("too late")).ok());
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(record));
+  CHECK_FALSE(other.Adopt());
+}
+
+TEST_CASE("run record: a later run's record is not ended by another rank of an earlier run") {
+  const TempDir dir;
+  RunRecordFile earlier(dir.path().string()), rank1(dir.path().string());
+  RunRecord record;
+  REQUIRE(earlier.Write(record).ok());
+  REQUIRE(rank1.Adopt());
+  record.restart_count = 1;
+  REQUIRE(RunRecordFile(dir.path().string()).Write(record).ok());
+  REQUIRE(rank1.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(record));
+  std::filesystem::remove(dir.File("run.json"));
+  REQUIRE(rank1.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  CHECK_FALSE(std::filesystem::exists(dir.File("run.json")));
+}
+
 TEST_CASE("run record: what cannot be written is named") {
   TempDir dir;
   RunRecordFile nowhere(dir.File("none"));

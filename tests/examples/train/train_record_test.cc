@@ -91,15 +91,32 @@ std::string RecordAfterKill(int killed, std::string* errors) {
   return ReadFile(dir.File("ck/run.json"));
 }
 
-TEST_CASE(
-    "train: a killed rank 0 leaves a record that says running, another rank one that failed") {
-  std::string errors;
-  CHECK(RecordAfterKill(0, &errors) == Contains("\"outcome\": \"running\",\n  \"error\": null"));
-  const std::string record = RecordAfterKill(1, &errors);
-  CHECK(record == Contains("\"outcome\": \"failed\",\n  \"error\": \""));
-  const std::string error = ParseJson(record)->get<std::string>("error");
-  CHECK(error == Contains("rank 1"));
-  CHECK(errors == Contains(error));
+TEST_CASE("train: whichever rank is killed, the record says that the run failed, and of what") {
+  for (const int killed : {0, 1}) {
+    std::string errors;
+    const std::string record = RecordAfterKill(killed, &errors);
+    CAPTURE(record);
+    CHECK(record == Contains("\"outcome\": \"failed\",\n  \"error\": \""));
+    const std::string error = ParseJson(record)->get<std::string>("error");
+    CHECK(error == Contains("rank " + std::to_string(killed)));
+    CHECK(errors == Contains(error));
+  }
+}
+
+// As the launcher ends those that are left where one has failed.
+TEST_CASE("train: a run that a signal ends says so in its record, and dies of the signal") {
+  TempDir dir;
+  StepPipe steps(dir.File("pipe"));
+  Job job(2, Command({"--epochs", "100", "--batch_size", "2", "--checkpoint_dir", dir.File("ck"),
+                      "--step_log", dir.File("pipe")}));
+  REQUIRE_MESSAGE(steps.WaitForSteps(5), job.Stderr());
+  job.rank(0).Signal(SIGSTOP);  // it says nothing of its own
+  job.rank(1).Signal(SIGTERM);
+  CHECK(job.rank(1).Wait() == 128 + SIGTERM);
+  CHECK(ParseJson(ReadFile(dir.File("ck/run.json")))->get<std::string>("error") ==
+        "rank 1 was ended by SIGTERM before the run was over");
+  job.rank(0).Signal(SIGKILL);
+  job.rank(0).Signal(SIGCONT);
 }
 
 TEST_CASE("train: a run that may not go on from a checkpoint leaves the record of who saved it") {

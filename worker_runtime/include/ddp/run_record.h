@@ -27,7 +27,8 @@ struct DataFile {
 // Errors name the file, the call and errno.
 absl::StatusOr<DataFile> DescribeDataFile(const std::string& path);
 
-// kRunning is what a record says from its start on; a process that was killed leaves it so.
+// kRunning is what a record says from its start on. It stays where all ranks that see the file were
+// killed at once.
 enum class RunOutcome { kRunning, kOk, kStopped, kFailed };
 
 // A value; what is not known is empty.
@@ -68,20 +69,33 @@ RunRecord MakeRunRecord(ProcessGroup& group, const std::vector<std::string>& arg
 // escaped.
 std::string ToJson(const RunRecord& record);
 
-// The file kRunRecordName in a directory that exists. Used by one thread of one rank.
+// The file kRunRecordName in a directory that exists. One call at a time.
 class RunRecordFile {
  public:
-  explicit RunRecordFile(std::string directory) : directory_(std::move(directory)) {}
+  explicit RunRecordFile(std::string directory)
+      : directory_(std::move(directory)), path_(directory_ + "/" + kRunRecordName) {}
 
   // The file is replaced as a whole and is on disk then. The first call replaces whatever there is,
   // later ones only what this object wrote: a rank that was cut off from its job does not write
   // over the record of the job's next round; FailedPrecondition then. Other errors name the file,
   // the call and errno.
   absl::Status Write(const RunRecord& record);
+  // For a rank that shares the directory with the one that writes, which has begun the record by
+  // then: from now on WriteFailure() is of that. False: no record is there, or it is not begun.
+  bool Adopt();
+  // A record that was begun here or adopted, and says that it runs, says now that it failed: by any
+  // rank, since the one that writes may have been killed. Does nothing where somebody has written
+  // since. Write() may follow, for a better word on how the run ended.
+  absl::Status WriteFailure(const absl::Status& status);
 
  private:
+  // What is in the file; NotFound where there is none.
+  absl::StatusOr<std::string> Read() const;
+  absl::Status Replace(const std::string& text);
+
   const std::string directory_;
-  std::string last_;  // what this one wrote; empty before
+  const std::string path_;
+  std::string last_;  // what this one wrote or adopted; empty before
 };
 
 }  // namespace ddp
