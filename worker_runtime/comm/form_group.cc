@@ -268,7 +268,10 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   std::shared_ptr<const LinkKey> key;
   if (!member.round_key.empty()) {
     auto made = LinkKey::Make(member.round_key);
-    if (!made.ok()) return made.status();
+    if (!made.ok()) {
+      TellFailure(store, member.rank, made.status());
+      return made.status();
+    }
     key = *std::move(made);
   }
   capabilities.has_key = key != nullptr;

@@ -20,7 +20,7 @@ GroupMember MemberOf(int rank) {
   GroupMember member;
   member.rank = rank;
   member.world_size = 2;
-  member.timeout = std::chrono::hours(1);  // nobody waits for it
+  member.timeout = std::chrono::seconds(60);
   member.capabilities.host = "host";
   member.capabilities.device = DeviceChoice::kCpu;
   return member;
@@ -47,6 +47,23 @@ TEST_CASE("form group: rank 0 that has no descriptor to listen tells the others 
   CHECK_MESSAGE(absl::IsResourceExhausted(told), told.ToString());
   CHECK(told.message() == "rank 0: " + std::string(leader.message()));
   CHECK(told.message() == Contains("(EMFILE)"));
+}
+
+// Where encryption is asked for and this rank cannot have the library.
+TEST_CASE("form group: a rank that can use no key tells rank 0 at once") {
+  const auto server = ddprun::testing::StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), std::chrono::seconds(60));
+  REQUIRE(store.ok());
+  GroupMember member = MemberOf(1);
+  member.round_key = std::string(32, 'k');
+  absl::Status status;
+  {
+    const ddprun::testing::NoMoreDescriptors none(getpid());
+    status = FormGroup(**store, member).status();
+  }
+  CHECK_MESSAGE(status.message() == Contains("encrypt the links between nodes"), status.ToString());
+  const absl::Status leader = FormGroup(**store, MemberOf(0)).status();
+  CHECK(leader.message() == "rank 1: " + std::string(status.message()));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -30,6 +32,9 @@ int LeftMs(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
 }
+
+// How often who listens for a rank asks the store whether that has failed.
+constexpr std::chrono::seconds kLookForWord(1);
 
 std::string PortKey(int rank) { return absl::StrCat("port/", rank); }
 // What stands there in place of a port.
@@ -171,6 +176,7 @@ class Listener {
       : acceptor_(std::move(acceptor)),
         thread_(ddprun::StartQuietThread([this, expected = std::move(expected), deadline] {
           peers_ = acceptor_->Await(expected, deadline);
+          has_ended_.set_value();
         })) {}
   ~Listener() {
     acceptor_->Stop();
@@ -178,8 +184,12 @@ class Listener {
   }
 
   bool is_running() const { return thread_.joinable(); }
-  // Waits for all that are expected. Once. REQUIRES: it is running.
-  Peers Finish() {
+  // Waits for all that are expected, or until `look` has an error. Once. REQUIRES: it is running.
+  Peers Finish(const std::function<absl::Status()>& look) {
+    const std::future<void> ended = has_ended_.get_future();
+    while (ended.wait_for(kLookForWord) != std::future_status::ready) {
+      if (absl::Status status = look(); !status.ok()) return status;
+    }
     thread_.join();
     return std::move(peers_);
   }
@@ -187,19 +197,30 @@ class Listener {
  private:
   const std::unique_ptr<Acceptor> acceptor_;
   Peers peers_ = absl::UnknownError("");  // of thread_ until it is joined
+  std::promise<void> has_ended_;
   std::thread thread_;
 };
 
-}  // namespace
-
-void TellNoLinks(Store& store, int rank, const absl::Status& why) {
-  (void)store.Set(PortKey(rank), absl::StrCat(kFailed, why.message()));
+// Ok: none of `ranks` has said that it cannot connect, or the store does not answer.
+absl::Status WordOf(Store& store, const std::vector<int>& ranks, bool* is_store_there) {
+  for (const int rank : ranks) {
+    if (!*is_store_there) break;  // each question would wait
+    const auto has = store.Check({PortKey(rank)});
+    *is_store_there = has.ok();
+    if (!has.ok() || !*has) continue;
+    const auto word = store.Get(PortKey(rank), std::chrono::seconds(1));
+    if (!word.ok() || !absl::StartsWith(*word, kFailed)) continue;
+    return absl::UnavailableError(
+        absl::StrCat("rank ", rank, " did not connect: ", word->substr(sizeof kFailed - 1)));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
-                                        const Endpoint& previous, const Endpoint& next,
-                                        const std::shared_ptr<const LinkKey>& key,
-                                        Clock::time_point deadline) {
+// As ConnectChain(), and tells nobody of an error.
+absl::StatusOr<ChainLinks> MakeLinks(Store& store, const Endpoint& self, const Endpoint& previous,
+                                     const Endpoint& next,
+                                     const std::shared_ptr<const LinkKey>& key,
+                                     Clock::time_point deadline) {
   std::vector<const Endpoint*> to_connect;
   std::vector<int> to_accept;
   for (const Endpoint* other : {&previous, &next}) {
@@ -213,17 +234,10 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
   std::unique_ptr<Listener> listener;
   if (!to_accept.empty()) {
     auto acceptor = Acceptor::Listen(self.address, self.rank, self.nonce, key);
-    if (!acceptor.ok()) {
-      TellNoLinks(store, self.rank, acceptor.status());
-      return acceptor.status();
-    }
+    if (!acceptor.ok()) return acceptor.status();
     const uint16_t port = (*acceptor)->port();
-    listener = std::make_unique<Listener>(std::move(*acceptor), std::move(to_accept), deadline);
-    if (!listener->is_running()) {
-      absl::Status status = NoThread("listen for the links to other nodes");
-      TellNoLinks(store, self.rank, status);
-      return status;
-    }
+    listener = std::make_unique<Listener>(std::move(*acceptor), to_accept, deadline);
+    if (!listener->is_running()) return NoThread("listen for the links to other nodes");
     absl::Status status = store.Set(PortKey(self.rank), absl::StrCat(port));
     if (!status.ok()) return status;
   }
@@ -234,7 +248,8 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
     links.push_back(std::move(*link));
   }
   if (listener != nullptr) {
-    auto peers = listener->Finish();
+    auto peers = listener->Finish(
+        [&, is_store_there = true]() mutable { return WordOf(store, to_accept, &is_store_there); });
     if (!peers.ok()) return peers.status();
     for (Acceptor::Peer& peer : *peers) {
       const Endpoint& other = peer.rank == previous.rank ? previous : next;
@@ -256,6 +271,21 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
     (link.rank == previous.rank ? chain.previous : chain.next) = std::move(link);
   }
   return chain;
+}
+
+}  // namespace
+
+void TellNoLinks(Store& store, int rank, const absl::Status& why) {
+  (void)store.Set(PortKey(rank), absl::StrCat(kFailed, why.message()));
+}
+
+absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
+                                        const Endpoint& previous, const Endpoint& next,
+                                        const std::shared_ptr<const LinkKey>& key,
+                                        Clock::time_point deadline) {
+  auto links = MakeLinks(store, self, previous, next, key, deadline);
+  if (!links.ok()) TellNoLinks(store, self.rank, links.status());
+  return links;
 }
 
 }  // namespace ddp::internal

@@ -41,8 +41,8 @@ absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,
                                         const std::shared_ptr<const LinkKey>& key,
                                         Clock::time_point deadline);
 
-// Of a rank that failed before its port was open: who would connect has `why` at once. Who listens
-// for it waits for the deadline. Best effort.
+// Of a rank that cannot have its links, as ConnectChain() says by itself: who would connect has
+// `why` at once, who listens for it within a second or so. Best effort.
 void TellNoLinks(Store& store, int rank, const absl::Status& why);
 
 }  // namespace ddp::internal

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -223,6 +224,28 @@ TEST_CASE("tcp set-up: who would connect to a rank that cannot listen has its re
   CHECK(absl::IsUnavailable(links.status()));
   CHECK(links.status().message() == Contains("rank 0 does not listen: rank 0 cannot listen on"));
   CHECK(links.status().message() == Contains("(EMFILE)"));
+}
+
+TEST_CASE("tcp set-up: who listens for a rank that cannot connect has its reason") {
+  const auto server = StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+  auto listeners_store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+  REQUIRE((store.ok() && listeners_store.ok()));
+  const Endpoint lower{0, "host0", "127.0.0.1", {1}}, higher{1, "host1", "127.0.0.1", {2}};
+  const auto deadline = Clock::now() + kTimeout;
+  auto listening = std::async(std::launch::async, [&] {
+    return ConnectChain(**listeners_store, lower, {}, higher, nullptr, deadline).status();
+  });
+  REQUIRE((*store)->Wait({"port/0"}, kTimeout).ok());
+  {
+    const ddprun::testing::NoMoreDescriptors none(getpid());
+    const auto links = ConnectChain(**store, higher, lower, {}, nullptr, deadline);
+    CHECK(absl::IsUnavailable(links.status()));
+  }
+  const absl::Status told = listening.get();
+  CHECK_MESSAGE(absl::IsUnavailable(told), told.ToString());
+  CHECK(told.message() == Contains("rank 1 did not connect: connect to rank 0 at 127.0.0.1: "));
+  CHECK(told.message() == Contains("Too many open files"));
 }
 
 TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for the rank") {
