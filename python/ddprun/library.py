@@ -73,6 +73,7 @@ _PROTOTYPES = {
     "ddp_barrier": (_pointer, _pointer),
     "ddp_send": (_pointer, _pointer, _pointer, _size, _int, _int, ctypes.c_uint64),
     "ddp_receive": (_pointer, _pointer, _pointer, _size, _int, _int, ctypes.c_uint64),
+    "ddp_work_missing": (_text, _pointer),
     "ddp_work_source": (_int, _pointer),
     "ddp_work_wait": (_int, _pointer),
     "ddp_work_wait_for": (_int, _pointer, ctypes.c_int64),

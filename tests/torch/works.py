@@ -145,7 +145,7 @@ def check_timeouts(rank):
     raised(
         lambda: work.wait(datetime.timedelta(milliseconds=50)),
         dist.DistBackendError,
-        "still under way",
+        f"under way: rank {1 - rank} did not send it; the timeout of the group ends it",
     )
     dist.barrier()  # before it nobody sends
     dist.send(torch.ones(3), 1 - rank)

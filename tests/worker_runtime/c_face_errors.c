@@ -64,6 +64,7 @@ static int CheckNullCommunicators(ddp_communicator* ranks) {
   EXPECT_C(ddp_work_is_done(NULL) == -1);
   EXPECT_C(ddp_work_wait_for(NULL, 0) == -1);
   EXPECT_C(ddp_work_source(NULL) == -1);
+  EXPECT_C(ddp_work_missing(NULL)[0] == '\0');
   EXPECT_C(IsInvalid(ddp_complete(ddp_send(NULL, &path, 1, DDP_UINT8, 1, 0)), "`communicator`"));
   EXPECT_C(IsInvalid(ddp_complete(ddp_receive(ranks, NULL, 1, DDP_UINT8, -1, 0)),
                      ddp_communicator_backend(ranks)[0] == 'l' ? "group of one" : "null pointer"));

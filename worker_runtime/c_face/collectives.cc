@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -177,6 +178,16 @@ ddp_work* ddp_receive(ddp_communicator* communicator, void* data, size_t count, 
 }
 
 int ddp_work_source(const ddp_work* work) { return work == nullptr ? -1 : WorkOf(work)->source(); }
+
+const char* ddp_work_missing(const ddp_work* work) {
+  static thread_local std::string words;
+  try {
+    words = work == nullptr ? "" : WorkOf(work)->missing();
+  } catch (...) {
+    words.clear();
+  }
+  return words.c_str();
+}
 
 ddp_code ddp_work_wait(ddp_work* work) {
   return Guarded([&] {

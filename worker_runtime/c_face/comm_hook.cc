@@ -29,6 +29,7 @@ class ContinuedWork final : public Work {
   }
   bool IsDone() const override { return work_->IsDone(); }
   bool was_refused() const override { return work_->was_refused(); }
+  std::string missing() const override { return work_->missing(); }
   Clock::time_point issued_at() const override { return work_->issued_at(); }
   Clock::time_point started_at() const override { return work_->started_at(); }
   Clock::time_point ended_at() const override { return work_->ended_at(); }

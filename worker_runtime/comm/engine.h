@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker_runtime/comm/op.h"
@@ -35,6 +36,8 @@ class Engine {
   virtual absl::Status peer_error() const = 0;
   // The process of `rank` where it is known to be one of this node; else 0. Safe from any thread.
   virtual pid_t ProcessOf(int rank) const = 0;
+  // Ranks that are known to be behind this one, within the Run() under way. Safe from any thread.
+  virtual std::vector<int> LateRanks() const { return {}; }
 };
 
 }  // namespace ddp::internal

@@ -201,6 +201,12 @@ absl::Status CheckArguments(const Op& op, int rank, int world_size) {
   return CheckOverlap(op, extent, rank);
 }
 
+absl::Status AfterEnd(const absl::Status& error, absl::string_view call) {
+  if (!absl::IsInvalidArgument(error)) return error;
+  return absl::FailedPreconditionError(
+      absl::StrCat("the group has ended before ", call, ": ", error.message()));
+}
+
 bool IsBitwise(ReduceOp op) {
   return op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "ddp/communicator.h"
 #include "ddp/dtype.h"
 #include "worker_runtime/comm/name_ranks.h"  // IWYU pragma: export
@@ -71,6 +72,10 @@ Extent ExtentOf(const Op& op, int rank, int world_size);
 // not have, elements at a null pointer, more bytes than can be addressed, a rank outside the group,
 // an input and an output that overlap otherwise than the operation allows.
 absl::Status CheckArguments(const Op& op, int rank, int world_size);
+
+// Of a `call` that comes to a group that `error` has ended. A mismatch is named by operations, and
+// would read as if of this one.
+absl::Status AfterEnd(const absl::Status& error, absl::string_view call);
 
 bool IsBitwise(ReduceOp op);
 

@@ -25,14 +25,6 @@ constexpr std::chrono::milliseconds kActive(2);
 // How long the destructor lets queued operations finish.
 constexpr std::chrono::seconds kDrain(5);
 
-// For a call that comes after the group's end. A mismatch is named by operations, as if of this
-// one.
-absl::Status Ended(const absl::Status& error) {
-  if (!absl::IsInvalidArgument(error)) return error;
-  return absl::FailedPreconditionError(
-      absl::StrCat("the group has ended before this call: ", error.message()));
-}
-
 // This thread calls operations. One that only waits for them, as Python's for futures does, says
 // nothing of whether somebody else is blocked.
 thread_local bool is_caller = false;
@@ -64,6 +56,7 @@ class QueuedCommunicator::QueuedWork final : public Work {
     return state_->is_done;
   }
   bool was_refused() const override { return state_->op.sequence == 0; }
+  std::string missing() const override { return owner_.WhoIsMissing(*state_); }
   Clock::time_point started_at() const override {
     std::lock_guard lock(owner_.mutex_);
     return state_->started_at;
@@ -130,7 +123,7 @@ std::unique_ptr<Work> QueuedCommunicator::Submit(Op op, ddp::Stream) {
   {
     std::lock_guard lock(mutex_);
     state->started_at = Clock::now();
-    state->status = error_.ok() ? std::move(refused) : Ended(error_);
+    state->status = error_.ok() ? std::move(refused) : AfterEnd(error_, "this call");
     if (!state->status.ok()) {
       // Without a number: the next call takes the one that the other ranks are at.
       state->ended_at = state->started_at;
@@ -191,6 +184,14 @@ bool QueuedCommunicator::AwaitFor(State& state, std::chrono::milliseconds patien
     counted_until_ = std::max(counted_until_, state.ended_at);
   }
   return state.is_done;
+}
+
+std::string QueuedCommunicator::WhoIsMissing(const State& state) const {
+  const std::lock_guard lock(mutex_);
+  if (state.is_done || !is_executing_) return "";
+  // Of one that is not at the head yet these hold up what is.
+  const std::vector<int> late = engine_->LateRanks();
+  return late.empty() ? "" : absl::StrCat(NameRanks(late), " did not arrive");
 }
 
 // REQUIRES: the queue is not empty and nobody executes. Unlocks while the engine works.
@@ -266,7 +267,7 @@ void QueuedCommunicator::FailQueued() {
   // An executing head ends by itself: the engine has been told.
   auto first = queue_.begin() + (is_executing_ ? 1 : 0);
   for (auto it = first; it != queue_.end(); ++it) {
-    (*it)->status = error_;
+    (*it)->status = AfterEnd(error_, Describe((*it)->op));
     (*it)->ended_at = Clock::now();
     (*it)->is_done = true;
     recorder_.Changed((*it)->op.sequence, FlightState::kFailed, (*it)->ended_at);
@@ -366,7 +367,7 @@ std::unique_ptr<Work> QueuedCommunicator::Post(const Op& op, bool is_send, int p
   {
     const std::lock_guard lock(mutex_);
     message.timeout = timeout_;
-    if (!error_.ok()) refused = Ended(error_);
+    if (!error_.ok()) refused = AfterEnd(error_, "this call");
   }
   return refused.ok() ? messages_->Start(std::move(message)) : Refused(std::move(refused));
 }

@@ -78,6 +78,7 @@ class QueuedCommunicator final : public HostCommunicator {
   std::unique_ptr<Work> Submit(Op op, ddp::Stream stream) override;
   absl::Status Await(State& state);
   bool AwaitFor(State& state, std::chrono::milliseconds patience);
+  std::string WhoIsMissing(const State& state) const;
   void CountWaited(Clock::time_point since, Clock::time_point until) const;
   void ExecuteHead(std::unique_lock<std::mutex>& lock, bool is_awaited);
   absl::Status Run(const Op& op);

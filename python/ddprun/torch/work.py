@@ -155,6 +155,11 @@ class Operation:
         names = [each.name.removeprefix("ddp_") for each in self._handles]
         return " and ".join(dict.fromkeys(names)) or "an operation"
 
+    def missing(self):
+        """Who has not come, as far as that is known: ": rank 1 did not arrive"."""
+        words = (lib.ddp_work_missing(each.pointer).decode() for each in self._of_this_process())
+        return next((f": {each}" for each in words if each), "")
+
     def _of_this_process(self):
         """Its handles; none when it is settled."""
         handles = self._handles
@@ -251,7 +256,7 @@ class Work(dist._Work):
         if not operation.wait_for(patience_ms):
             raise dist.DistBackendError(
                 f"ddp: waited {timeout.total_seconds():g} s for {operation.name()}, which is still "
-                "under way; the timeout of the group ends it"
+                f"under way{operation.missing()}; the timeout of the group ends it"
             )
         if operation.error is not None:
             raise operation.error

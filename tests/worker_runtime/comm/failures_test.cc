@@ -178,10 +178,15 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
   CheckEveryLayout([](Communicator& group) {
     std::vector<float> data(8);
     const size_t count = group.rank() == 1 ? 7 : 8;
-    absl::Status status =
-        group.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum)->Wait();
+    const auto first = group.AllReduce(data.data(), count, DType::kFloat32, ReduceOp::kSum);
+    const auto second = group.Barrier();
+    absl::Status status = first->Wait();
     CAPTURE(status.ToString());
     CHECK(absl::IsInvalidArgument(status));
+    const absl::Status queued = second->Wait();
+    CHECK(absl::IsFailedPrecondition(queued));
+    CHECK(queued.message() == Contains(absl::StrCat(": ", status.message())));
+    CHECK(queued.message().find("the group has ended before ") == 0);
     CHECK(status.message().find("the ranks call different operations: rank ") == 0);
     CHECK(status.message() == Contains("all-reduce #1 (float32 x 8, sum)"));
     CHECK(status.message() == Contains("rank 1 all-reduce #1 (float32 x 7, sum)"));

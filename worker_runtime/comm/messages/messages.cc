@@ -40,6 +40,13 @@ class MessageWork final : public Work {
     return message_->is_done;
   }
   bool was_refused() const override { return message_->id == 0; }
+  std::string missing() const override {
+    if (IsDone()) return "";
+    return absl::StrCat(message_->peer < 0 ? "no rank" : NameRanks({message_->peer}),
+                        message_->peer < 0  ? " sent it"
+                        : message_->is_send ? " did not receive it"
+                                            : " did not send it");
+  }
   int source() const override {
     const std::lock_guard lock(owner_.mutex_);
     return message_->source;

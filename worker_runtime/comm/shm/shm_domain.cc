@@ -243,6 +243,15 @@ absl::Status ShmDomain::PeerError() const {
   return WithLeftPeer(absl::UnavailableError(NameGone(dead)), ranks_[static_cast<size_t>(dead[0])]);
 }
 
+std::vector<int> ShmDomain::LateRanks() const {
+  const uint32_t own = flag(index_, true).value.load(std::memory_order_acquire);
+  std::vector<int> late;
+  for (int i = 0; i < size(); ++i) {
+    if (!flag(i, true).HasReached(own)) late.push_back(ranks_[static_cast<size_t>(i)]);
+  }
+  return late;
+}
+
 pid_t ShmDomain::ProcessOf(int rank) const {
   const auto place = std::ranges::find(ranks_, rank);
   return place == ranks_.end() ? 0 : PidOf(static_cast<int>(place - ranks_.begin()));

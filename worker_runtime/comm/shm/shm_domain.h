@@ -94,6 +94,8 @@ class ShmDomain {
   void MarkLeft() { SetPresence(index_, Presence::kLeft); }
   // A rank that has left is not dead.
   void MarkGone(int index);
+  // Those that have not arrived where this rank has.
+  std::vector<int> LateRanks() const;
   // Of a rank that is a member; else 0.
   pid_t ProcessOf(int rank) const;
 

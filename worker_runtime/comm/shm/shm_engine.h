@@ -28,6 +28,7 @@ class ShmEngine final : public Engine {
   void Leave() override { domain_.MarkLeft(); }
   absl::Status peer_error() const override { return domain_.PeerError(); }
   pid_t ProcessOf(int rank) const override { return domain_.ProcessOf(rank); }
+  std::vector<int> LateRanks() const override { return domain_.LateRanks(); }
 
  private:
   absl::Status Execute(const Op& op);

@@ -36,6 +36,9 @@ class TcpEngine final : public Engine {
   pid_t ProcessOf(int rank) const override {
     return domain_ != nullptr ? domain_->ProcessOf(rank) : 0;
   }
+  std::vector<int> LateRanks() const override {
+    return domain_ != nullptr ? domain_->LateRanks() : std::vector<int>();
+  }
 
  private:
   absl::Status Execute(const Op& op);

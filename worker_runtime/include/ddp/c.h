@@ -299,6 +299,9 @@ ddp_code ddp_work_wait(ddp_work* work);
 /* Waits at most so long, and returns ddp_work_is_done(): for a caller that has signals to look
  * after. */
 int ddp_work_wait_for(const ddp_work* work, int64_t patience_ms);
+/* Why it has not ended, as Work::missing() says: "ranks 1 and 3 did not arrive"; "" where that is
+ * not known, where it has ended, and for null. Until this thread's next call of this. */
+const char* ddp_work_missing(const ddp_work* work);
 /* Makes `stream` wait for the operation instead of the host; on the CPU ddp_work_wait(). */
 ddp_code ddp_work_wait_on(ddp_work* work, ddp_stream stream);
 /* 1 when it has ended, however; 0 before; -1 for null. */

@@ -55,6 +55,9 @@ class Work {
   // The call was turned down at once, for its arguments or as the group had failed, and Wait() says
   // why. Asks no device.
   virtual bool was_refused() const { return false; }
+  // Why it has not ended: "ranks 1 and 3 did not arrive". Empty where this rank does not know: of
+  // ranks on other hosts, of operations on GPUs, and where it has ended.
+  virtual std::string missing() const { return ""; }
   // The rank from which a Receive() has its message; -1 before, and for all other operations.
   virtual int source() const { return -1; }
   // CUDA: when `stream` came to the call, so that the data was ready; valid once IsDone(). CPU:
