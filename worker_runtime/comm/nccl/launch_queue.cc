@@ -118,7 +118,7 @@ LaunchQueue::State LaunchQueue::Submit(Op op, CudaStream stream) {
   } else {
     // Refused, without a number: the next call takes the one that the other ranks are at.
     const std::lock_guard lock(mutex_);
-    if (!error_.ok()) operation->status = error_;
+    if (!error_.ok()) operation->status = AfterEnd(error_, "this call");
     operation->phase = GpuOperation::Phase::kDone;
   }
   return operation;
@@ -239,7 +239,8 @@ bool LaunchQueue::Number(const State& operation) {
   last_sequence_ += operation->graph == nullptr ? 1 : std::max<uint64_t>(1, op.count);
   op.timeout = timeout_;
   op.deadline = Clock::now() + timeout_;
-  operation->status = capture_ != nullptr && error_.ok() ? capture_->status : error_;
+  operation->status =
+      capture_ != nullptr && error_.ok() ? capture_->status : AfterEnd(error_, "this call");
   if (!operation->status.ok()) {
     operation->phase = GpuOperation::Phase::kDone;
     return false;

@@ -119,6 +119,8 @@ TEST_CASE("compare calls: captures and replays pass, and what comes after them i
     EXPECT(Sum(training.communicator(), data).ok());
     Sum(training.communicator(), data, rank == 1 ? DType::kInt32 : DType::kFloat32).IgnoreError();
     EXPECT(Has(training.communicator().error().ToString(), "the ranks call different operations"));
+    EXPECT(Has(Sum(training.communicator(), data).ToString(),
+               "FAILED_PRECONDITION: the group has ended before this call: the ranks call"));
     return 0;
   });
   CHECK(codes == "0 0");
