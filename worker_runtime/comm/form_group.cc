@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <new>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -259,9 +260,8 @@ absl::StatusOr<FormedGroup> Complete(Store* store, const Plan& plan, const Group
   return formed;
 }
 
-}  // namespace
-
-absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
+// As FormGroup(); without memory it throws.
+absl::StatusOr<FormedGroup> FormWithMemory(Store& store, const GroupMember& member) {
   const Clock::time_point deadline = Clock::now() + member.timeout;
   Capabilities capabilities = member.capabilities;
   capabilities.nonce = MakeNonce();
@@ -319,6 +319,19 @@ absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
   return Complete(&store, plan, member, std::move(engine), std::move(decision->peers),
                   listener.ok() ? *std::move(listener) : ddprun::UniqueFd(), key, std::move(device),
                   LabelOf(member, decision->told), deadline);
+}
+
+}  // namespace
+
+absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
+  try {
+    return FormWithMemory(store, member);
+  } catch (const std::bad_alloc&) {
+    absl::Status status = NoMemory(absl::StrCat("form a group of ", member.world_size, " ranks"));
+    TellFailure(store, member.rank, status);
+    TellNoLinks(store, member.rank, status);
+    return status;
+  }
 }
 
 absl::StatusOr<FormedGroup> FormLocalGroup(const GroupMember& member) {

@@ -6,6 +6,9 @@
 
 #include <future>
 #include <memory>
+#include <new>
+#include <string>
+#include <utility>
 
 #include "tests/support/contains.h"
 #include "tests/support/scarce_descriptors.h"
@@ -63,6 +66,31 @@ TEST_CASE("form group: a rank that can use no key tells rank 0 at once") {
   }
   CHECK_MESSAGE(status.message() == Contains("encrypt the links between nodes"), status.ToString());
   const absl::Status leader = FormGroup(**store, MemberOf(0)).status();
+  CHECK(leader.message() == "rank 1: " + std::string(status.message()));
+}
+
+// Where the first key would be set there is no memory.
+class ShortStore final : public PrefixStore {
+ public:
+  explicit ShortStore(Store& store) : PrefixStore("", store) {}
+  absl::Status Set(const std::string& key, const std::string& value) override {
+    if (!std::exchange(has_thrown_, true)) throw std::bad_alloc();
+    return PrefixStore::Set(key, value);
+  }
+
+ private:
+  bool has_thrown_ = false;
+};
+
+TEST_CASE("form group: a rank without memory says so, also to rank 0") {
+  const auto server = ddprun::testing::StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), std::chrono::seconds(60));
+  REQUIRE(store.ok());
+  ShortStore scarce(**store);
+  const absl::Status status = FormGroup(scarce, MemberOf(1)).status();
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(status.message() == Contains("form a group of 2 ranks: Cannot allocate memory (ENOMEM)"));
+  const absl::Status leader = FormGroup(scarce, MemberOf(0)).status();
   CHECK(leader.message() == "rank 1: " + std::string(status.message()));
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,35 @@ std::string Gone(int rank, const absl::Status& why) {
 }  // namespace
 
 void MessageDriver::Run() {
+  try {
+    RunWithMemory();
+  } catch (const std::bad_alloc&) {
+    EndForMemory();
+  }
+}
+
+void MessageDriver::EndForMemory() {
+  outgoing_.clear();
+  incoming_.clear();
+  {
+    const std::lock_guard lock(owner_.mutex_);
+    if (owner_.failure_.ok()) owner_.failure_ = no_memory_;
+    const auto end = [this, now = Clock::now()](Message& message) {
+      if (message.is_done) return;
+      message.status = no_memory_;
+      message.ended_at = now;
+      message.is_done = true;
+    };
+    for (const auto* messages : {&owner_.started_, &taken_}) {
+      for (const Pending& message : *messages) end(*message);
+    }
+    for (const auto& [id, message] : pending_) end(*message);
+    owner_.started_.clear();
+  }
+  owner_.ended_.notify_all();
+}
+
+void MessageDriver::RunWithMemory() {
   while (TakeStarted()) {
     Wait();
     EndLate();
@@ -53,19 +83,19 @@ void MessageDriver::EndLost() {
 }
 
 bool MessageDriver::TakeStarted() {
-  std::vector<Pending> started;
   absl::Status failure;
   bool is_stopping;
   {
     const std::lock_guard lock(owner_.mutex_);
-    started.swap(owner_.started_);
+    taken_.swap(owner_.started_);
     failure = owner_.failure_;
     is_stopping = owner_.is_stopping_;
   }
-  for (const Pending& message : started) {
+  for (const Pending& message : taken_) {
     pending_[message->id] = message;
     if (failure.ok()) (message->is_send ? StartSend(message) : StartReceive(message));
   }
+  taken_.clear();
   if (!failure.ok()) EndAll(failure);
   return !is_stopping;
 }

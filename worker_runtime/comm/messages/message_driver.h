@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker_runtime/comm/messages/message_link.h"
@@ -20,7 +21,9 @@ namespace ddp::internal {
 // Lives on its thread. What it finds is written into the Messages' own under its mutex.
 class MessageDriver {
  public:
-  explicit MessageDriver(Messages& owner) : owner_(owner) {}
+  // `no_memory` is how messages end where there is none, and is made while there is.
+  MessageDriver(Messages& owner, absl::Status no_memory)
+      : owner_(owner), no_memory_(std::move(no_memory)) {}
   void Run();
 
  private:
@@ -65,6 +68,10 @@ class MessageDriver {
     size_t moved = 0;
   };
 
+  void RunWithMemory();
+  // Ends all messages, also those that are started later. Allocates nothing.
+  void EndForMemory();
+
   // False when the Messages end.
   bool TakeStarted();
   void StartSend(const Pending& message);
@@ -102,7 +109,9 @@ class MessageDriver {
   void End(Pending message, const absl::Status& status);
 
   Messages& owner_;
+  const absl::Status no_memory_;
   MessageMatching matching_;
+  std::vector<Pending> taken_;           // by TakeStarted(), until all are in pending_
   std::map<uint64_t, Pending> pending_;  // all, by id
   std::map<int, Outgoing> outgoing_;
   std::vector<std::unique_ptr<Incoming>> incoming_;

@@ -135,7 +135,8 @@ void Messages::Fail(const absl::Status& status) {
 absl::Status Messages::StartThread(const Message& first) {
   if (!wake_.is_open()) wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.is_open()) return Refused(absl::StrCat(Describe(first), ": eventfd"), errno);
-  thread_ = ddprun::StartQuietThread([this] { MessageDriver(*this).Run(); });
+  const absl::Status no_memory = NoMemory(absl::StrCat("pass messages on rank ", rank_));
+  thread_ = ddprun::StartQuietThread([this, no_memory] { MessageDriver(*this, no_memory).Run(); });
   return thread_.joinable() ? absl::OkStatus() : NoThread(Describe(first));
 }
 

@@ -1,6 +1,5 @@
 #include "worker_runtime/comm/shm/peer_watch.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -20,6 +19,12 @@ absl::StatusOr<std::unique_ptr<PeerWatch>> PeerWatch::Start(ShmDomain& domain,
   return watch;
 }
 
+PeerWatch::PeerWatch(ShmDomain& domain, std::vector<PeerLink> links)
+    : domain_(domain), links_(std::move(links)) {
+  for (const PeerLink& link : links_) here_.push_back(&link);
+  polled_.reserve(2 * links_.size());
+}
+
 PeerWatch::~PeerWatch() {
   is_stopping_ = true;
   is_stopping_.notify_one();
@@ -33,34 +38,26 @@ void PeerWatch::ThreadMain() {
   // Nobody sends after joining, so whatever poll() reports means that the peer is gone.
   constexpr int kMinuteMs = 60'000;
   constexpr std::chrono::milliseconds kRest(100);
-  std::vector<const PeerLink*> here;
-  for (const PeerLink& link : links_) here.push_back(&link);
-  std::vector<pollfd> polled;
-  while (!here.empty() && !is_stopping_) {
+  while (!here_.empty() && !is_stopping_) {
     // Those that are there alone: one place more than this process may have files is EINVAL.
-    polled.clear();
-    for (const PeerLink* link : here) {
-      polled.push_back({link->socket.get(), POLLIN, 0});
-      if (link->pidfd != nullptr) polled.push_back({link->pidfd->get(), POLLIN, 0});
+    polled_.clear();
+    for (const PeerLink* link : here_) {
+      polled_.push_back({link->socket.get(), POLLIN, 0});
+      if (link->pidfd != nullptr) polled_.push_back({link->pidfd->get(), POLLIN, 0});
     }
-    if (poll(polled.data(), polled.size(), kMinuteMs) < 0) {
+    if (poll(polled_.data(), polled_.size(), kMinuteMs) < 0) {
       // No memory for it, or its limit on files is a lower one by now: both may change.
       if (errno != EINTR) std::this_thread::sleep_for(kRest);
       continue;
     }
     if (is_stopping_) break;
-    std::vector<const PeerLink*> remaining;
-    const pollfd* next = polled.data();
-    for (const PeerLink* link : here) {
+    const pollfd* next = polled_.data();
+    std::erase_if(here_, [&](const PeerLink* link) {
       bool is_gone = next++->revents != 0;
       if (link->pidfd != nullptr && next++->revents != 0) is_gone = true;
-      if (is_gone) {
-        domain_.MarkGone(link->index);
-      } else {
-        remaining.push_back(link);
-      }
-    }
-    here = std::move(remaining);
+      if (is_gone) domain_.MarkGone(link->index);
+      return is_gone;
+    });
   }
   // Until it is joined: a program may end in between, and a thread that has ended by then counts as
   // a leak.

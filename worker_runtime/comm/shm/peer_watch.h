@@ -2,6 +2,8 @@
 #ifndef DDPRUN_WORKER_RUNTIME_COMM_SHM_PEER_WATCH_H_
 #define DDPRUN_WORKER_RUNTIME_COMM_SHM_PEER_WATCH_H_
 
+#include <poll.h>
+
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -31,12 +33,14 @@ class PeerWatch {
   ~PeerWatch();
 
  private:
-  PeerWatch(ShmDomain& domain, std::vector<PeerLink> links)
-      : domain_(domain), links_(std::move(links)) {}
+  PeerWatch(ShmDomain& domain, std::vector<PeerLink> links);
   void ThreadMain();
 
   ShmDomain& domain_;
   const std::vector<PeerLink> links_;
+  // Of the thread, which needs no memory of its own.
+  std::vector<const PeerLink*> here_;
+  std::vector<pollfd> polled_;
   std::atomic<bool> is_stopping_{false};
   std::thread thread_;
 };

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -343,17 +344,24 @@ absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vecto
   return GroupOver(*std::move(domain), std::move(links));
 }
 
+// As JoinShmGroup(), and tells nobody of an error.
+absl::StatusOr<ShmGroup> Join(Store& store, const std::string& key, std::vector<int> ranks,
+                              int index, Clock::time_point deadline) {
+  try {
+    return index == 0 ? Lead(store, key, std::move(ranks), deadline)
+                      : Follow(store, key, std::move(ranks), index, deadline);
+  } catch (const std::bad_alloc&) {
+    return NoMemory("join the shared memory of this node");
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ShmGroup> JoinShmGroup(Store& store, const std::string& key, std::vector<int> ranks,
                                       int index, Clock::time_point deadline) {
-  if (index == 0) {
-    auto group = Lead(store, key, std::move(ranks), deadline);
-    if (!group.ok()) return Told(store, key, group.status());
-    return group;
-  }
   const int rank = ranks[static_cast<size_t>(index)];
-  auto group = Follow(store, key, std::move(ranks), index, deadline);
+  auto group = Join(store, key, std::move(ranks), index, deadline);
+  if (!group.ok() && index == 0) return Told(store, key, group.status());
   if (!group.ok()) {
     // Best effort, as Told().
     (void)store.Set(FollowerKey(key),

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <new>
 #include <string>
 #include <utility>
 
@@ -150,8 +151,11 @@ Key LinkCrypto::Derive(const Key& key, std::string_view label) const {
   info += '\x01';
   Key out{};
   unsigned int size = 0;
-  DDP_CHECK(functions_->HMAC(functions_->EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                             Bytes(info.data()), info.size(), out.data(), &size) != nullptr);
+  // It has no other reason to refuse.
+  if (functions_->HMAC(functions_->EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                       Bytes(info.data()), info.size(), out.data(), &size) == nullptr) {
+    throw std::bad_alloc();
+  }
   DDP_CHECK(size == out.size());
   return out;
 }

@@ -52,7 +52,8 @@ class LinkCrypto {
   // FailedPrecondition: libcrypto.so.3 is not there, in a sentence that says what to do.
   static absl::StatusOr<const LinkCrypto*> OfThisProcess();
 
-  // HKDF-Expand with SHA-256 (RFC 5869) of a key that is random already, to 32 bytes.
+  // HKDF-Expand with SHA-256 (RFC 5869) of a key that is random already, to 32 bytes. Throws
+  // std::bad_alloc, as an allocation of our own does, where OpenSSL has no memory.
   Key Derive(const Key& key, std::string_view label) const;
   // In a time that does not tell where they differ.
   bool AreEqual(const Key& one, const Key& other) const;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -175,7 +176,10 @@ class Listener {
            Clock::time_point deadline)
       : acceptor_(std::move(acceptor)),
         thread_(ddprun::StartQuietThread([this, expected = std::move(expected), deadline] {
-          peers_ = acceptor_->Await(expected, deadline);
+          try {
+            peers_ = acceptor_->Await(expected, deadline);
+          } catch (const std::bad_alloc&) {  // which peers_ says already
+          }
           has_ended_.set_value();
         })) {}
   ~Listener() {
@@ -196,7 +200,7 @@ class Listener {
 
  private:
   const std::unique_ptr<Acceptor> acceptor_;
-  Peers peers_ = absl::UnknownError("");  // of thread_ until it is joined
+  Peers peers_ = NoMemory("take the links to other nodes");  // of thread_ until it is joined
   std::promise<void> has_ended_;
   std::thread thread_;
 };

@@ -20,6 +20,7 @@
 #include "rendezvous/base/check.h"
 #include "rendezvous/net/listening_socket.h"
 #include "tests/support/loopback.h"
+#include "tests/support/no_memory.h"
 #include "worker_runtime/comm/messages/messages.h"
 
 namespace ddp::internal {
@@ -224,6 +225,23 @@ TEST_CASE("driver: a message on its way stays whole when another is given up") {
     CheckOk(send_next);
     CHECK(got_next == next);
   });
+}
+
+TEST_CASE("driver: without memory what is under way ends, and so does what comes later") {
+  auto listener = ddprun::rendezvous::ListenOn("127.0.0.1", 0);
+  REQUIRE(listener.ok());
+  const uint16_t port = ddprun::rendezvous::LocalPort(listener->get());
+  Messages messages(0, {.places = {{"127.0.0.1", port}, {"127.0.0.1", port}}}, *std::move(listener),
+                    nullptr, [] { return absl::OkStatus(); });
+  char byte = 0;
+  const Message receive{.peer = 1, .data = &byte, .bytes = 1, .timeout = kLongest};
+  absl::Status first;
+  {
+    const ddprun::testing::NoMemoryOnNewThreads none;
+    first = messages.Start(receive)->Wait();
+  }
+  CHECK_MESSAGE(absl::IsResourceExhausted(first), first.ToString());
+  CHECK(messages.Start(receive)->Wait() == first);
 }
 
 }  // namespace

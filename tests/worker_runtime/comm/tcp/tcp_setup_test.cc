@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/contains.h"
+#include "tests/support/no_memory.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
@@ -246,6 +247,23 @@ TEST_CASE("tcp set-up: who listens for a rank that cannot connect has its reason
   CHECK_MESSAGE(absl::IsUnavailable(told), told.ToString());
   CHECK(told.message() == Contains("rank 1 did not connect: connect to rank 0 at 127.0.0.1: "));
   CHECK(told.message() == Contains("Too many open files"));
+}
+
+TEST_CASE("tcp set-up: a rank that has no memory to take links in ends, and says so") {
+  const auto server = StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+  REQUIRE(store.ok());
+  const Endpoint lower{0, "host0", "127.0.0.1", {1}}, higher{1, "host1", "127.0.0.1", {2}};
+  const auto deadline = Clock::now() + kTimeout;
+  absl::Status status;
+  {
+    const ddprun::testing::NoMemoryOnNewThreads none;
+    status = ConnectChain(**store, lower, {}, higher, nullptr, deadline).status();
+  }
+  CHECK_MESSAGE(absl::IsResourceExhausted(status), status.ToString());
+  CHECK(status.message() == Contains("take the links to other nodes: "));
+  const auto links = ConnectChain(**store, higher, lower, {}, nullptr, deadline);
+  CHECK(links.status().message() == "rank 0 does not listen: " + std::string(status.message()));
 }
 
 TEST_CASE("tcp set-up: who answers without knowing the nonce is not taken for the rank") {
