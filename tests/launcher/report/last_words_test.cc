@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -430,6 +432,9 @@ TEST_CASE("error file: only a regular file that is not too large is read") {
   CHECK(why(dir.path().string()) == "is no regular file");
   CHECK(why("/dev/zero") == "is no regular file");
   std::ofstream(dir.File("large")) << std::string(kMaxErrorFileBytes + 1, ' ');
+  CHECK(why(dir.File("large")) == "is larger than 1048576 bytes");
+  // No memory has room for all of this one.
+  std::filesystem::resize_file(dir.File("large"), uintmax_t{1} << 40);
   CHECK(why(dir.File("large")) == "is larger than 1048576 bytes");
 }
 
