@@ -217,6 +217,14 @@ TEST_CASE("failures: ranks that call different operations are told what each cal
   });
 }
 
+TEST_CASE("failures: memory that a rank cannot have ends the group") {
+  CheckEveryLayout([](Communicator& group) {
+    const absl::Status status = group.Allocate(size_t{1} << 46).status();
+    CHECK_MESSAGE(absl::IsResourceExhausted(status), status.ToString());
+    CHECK(group.Barrier()->Wait() == status);
+  });
+}
+
 // Refused calls, each with what is said of it, and then the group's next operation.
 void MakeRefusedCalls(Communicator& group) {
   const size_t huge = SIZE_MAX / 2 / sizeof(float);  // the parts of 3 ranks overflow

@@ -158,7 +158,8 @@ class Communicator {
   virtual void SetTimeout(std::chrono::milliseconds) {}
 
   // Memory for AllReduce in place without a copy. Collective: every rank asks for the same size in
-  // the same order. The memory is zeroed. A size that cannot be addressed is refused as a call is.
+  // the same order. The memory is zeroed. A size that cannot be addressed is refused as a call is;
+  // one for which a rank has no memory ends the group, so that no other waits for that rank.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
 
   // For gradients that travel in 16 bits; `type` is float16 or bfloat16. Not collective. `nccl`
