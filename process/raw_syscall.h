@@ -60,7 +60,7 @@ class RawEntries {
  public:
   DDPRUN_RAW explicit RawEntries(int directory) : directory_(directory) {}
 
-  // Null at the end. Valid until the next call.
+  // Null at the end, or where the directory cannot be read on. Valid until the next call.
   DDPRUN_RAW const char* Next() {
     if (at_ >= size_) {
       at_ = 0;
@@ -71,6 +71,7 @@ class RawEntries {
     at_ += entry->d_reclen;
     return entry->d_name;
   }
+  DDPRUN_RAW bool has_failed() const { return size_ < 0; }
 
  private:
   const int directory_;

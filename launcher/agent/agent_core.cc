@@ -73,6 +73,7 @@ void AgentCore::On(const rendezvous::Assigned& event) {
 
 void AgentCore::On(const rendezvous::Drained& event) {
   if (event.round != assignment_.round || end_ || verdict_) return;
+  is_drained_ = true;
   // The report tells of a failure of this node that ends the job.
   const bool is_told_later = (own_failure_ && !HasBudget()) || policy_.is_check;
   if (failure_news_) {
@@ -87,7 +88,7 @@ void AgentCore::On(const rendezvous::Drained& event) {
   if (event.is_cause_wanted && state_ == State::kRunning) AwaitEnding();
   if (IsInRound() && !ending_by_) Stop(kSigTerm);
   if (!is_told || !HasWorkers() || notice_) return;
-  notice_ = Notice{event.reason, kill_at_, now_ + policy_.stopping_notice_delay};
+  notice_ = Notice{event.reason, now_ + GraceLeft(), now_ + policy_.stopping_notice_delay};
 }
 
 bool AgentCore::IsInRound() const {
@@ -180,8 +181,8 @@ void AgentCore::On(const WorkerEnd& end) {
     return ReviewAborts();
   }
   const bool is_cause = ending_ && ending_->contains(end.local_rank);
-  if (ending_by_ && ending_ && !is_cause) {
-    own_ends_.push_back(end);  // as after a stop
+  if (ending_by_ && !is_cause) {
+    EndWhileAwaiting(end);
     return ReviewAborts();
   }
   if (end.signal != kSigAbrt || live_.empty() || is_cause) return Fail(end);
@@ -255,6 +256,7 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   failure_news_.reset();
   is_failure_answered_ = false;
   loss_.clear();
+  is_drained_ = false;
   is_drain_told_ = false;
   is_peer_blamed_ = false;
   undescribed_ = 0;
@@ -297,6 +299,7 @@ void AgentCore::Stop(int signal, bool may_be_for_all) {
   state_ = State::kStopping;
   ending_by_.reset();
   kill_at_ = now_ + policy_.shutdown_timeout;
+  if (notice_) notice_->deadline = kill_at_;
   // First of all: to describe a failure takes its time, and no worker should live on meanwhile.
   if (HasWorkers()) {
     actions_.push_back(StopWorkers{signal, policy_.shutdown_timeout, may_be_for_all});

@@ -62,7 +62,8 @@ struct AgentPolicy {
   // From a failure that ends the job until the user is told that other workers take their time.
   Duration stopping_notice_delay = std::chrono::seconds(2);
   // From a failure's report until the user is told of it here, as the job has said nothing of it.
-  Duration failure_notice_delay = std::chrono::seconds(2);
+  // More than the 2 s in which the coordinator may wait for another's word.
+  Duration failure_notice_delay = std::chrono::seconds(3);
   // How often a wait that goes on is told again, with the time it has left.
   Duration waiting_notice_interval = std::chrono::seconds(60);
   // How long the workers' log files may take to be made.
@@ -196,6 +197,8 @@ class AgentCore {
   void SuspectAbort(const WorkerEnd& end);
   // A rank of another node has aborted: the workers live on while the end of one is under way.
   void AwaitEnding();
+  // Of a worker that is none of those.
+  void EndWhileAwaiting(const WorkerEnd& end);
   bool IsAbortSuspected() const;
   // Aborts are judged, or the round is stopped, where no worker is left whose end is under way.
   void ReviewAborts();
@@ -294,6 +297,7 @@ class AgentCore {
   // What the user was told: of the wait for a place, or for the end of a failed worker's peers.
   std::optional<Notice> notice_;
   bool is_waiting_told_ = false;
+  bool is_drained_ = false;  // the coordinator has said so
   bool is_drain_told_ = false;
   int restarts_told_ = 0;
 };

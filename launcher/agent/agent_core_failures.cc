@@ -56,6 +56,13 @@ void AgentCore::AwaitEnding() {
   actions_.push_back(LookForEnding{assignment_});
 }
 
+void AgentCore::EndWhileAwaiting(const WorkerEnd& end) {
+  if (ending_) return own_ends_.push_back(end);  // a consequence, as after a stop
+  // It ended before it was looked at, and may be the cause: its report says so.
+  if (!own_failure_) own_failure_ = end;
+  Describe(end);
+}
+
 void AgentCore::On(const EndingFound& event) {
   if (event.assignment != assignment_ || state_ != State::kRunning) return;
   ending_ = event.local_ranks;
@@ -88,11 +95,16 @@ void AgentCore::On(const FailureDescribed& event) {
   rendezvous::FailureReport report = event.report;
   const bool is_blaming = report.left_peer.has_value();
   const bool was_ending = ending_ && ending_->contains(event.end.local_rank);
-  report.has_own_cause = report.has_own_cause || (was_ending && !is_blaming);
+  // What a handler of our stop's signal raises is no cause.
+  const bool says_why = report.has_own_cause && !event.end.was_told_to_stop;
+  report.has_own_cause = !is_blaming && (was_ending || says_why);
   // The failure that is ours if nobody names another.
   if (is_peer_blamed_ && !is_blaming && !end_ && !verdict_) own_failure_ = event.end;
   const bool is_ours = own_failure_ && own_failure_->local_rank == event.end.local_rank;
-  if (is_ours) failure_news_ = FailureNews{report, now_ + policy_.failure_notice_delay};
+  if (is_ours) {
+    failure_news_ = FailureNews{
+        .report = report, .tell_at = now_ + policy_.failure_notice_delay, .is_heard = is_drained_};
+  }
   if (!end_ && !verdict_) {
     actions_.push_back(ReportFailure{assignment_.round, report, event.end.at});
     if (is_ours) TellOfFailure();

@@ -47,8 +47,8 @@ class RunFolder {
   // Removes what was made as temporary as far as no log is in it. Error files go where no other
   // file is: the report has what stood in them, and memory is not for keeping.
   void RemoveTemporaries();
-  // Removes the empty ones, in shared_memory_dir and where this run's temporary folder is, to those
-  // of this user's runs whose agent and guardian were killed.
+  // Removes the temporary folders that runs of this user have left whose agent and guardian were
+  // killed, as far as no log is in them. Looks in shared_memory_dir and beside this run's own.
   void RemoveAbandonedTemporaries() const;
 
   // Where the attempt's workers have their folders; exists once one of them was made.

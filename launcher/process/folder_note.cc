@@ -24,6 +24,10 @@ DDPRUN_RAW bool BeginsWith(const char* name, const char* stem) {
   return *stem == '\0';
 }
 
+DDPRUN_RAW bool IsStopFile(const char* name) {
+  return BeginsWith(name, kStopFileName) && name[sizeof(kStopFileName) - 1] == '\0';
+}
+
 // 0: there is none of that name.
 DDPRUN_RAW mode_t KindOf(int folder, const char* name) {
   struct stat about;
@@ -43,7 +47,7 @@ DDPRUN_RAW bool RemoveServerSocket(int folder, const char* name) {
 // How deep below the run's folder the workers' are: attempt_<restart_count>/<local rank>.
 constexpr int kWorkerLevels = 2;
 
-// Whether all that is no folder, in the open `folder` and `levels` deep, is ddprun's own.
+// Whether the open `folder` holds, `levels` deep, files of ddprun's own alone, and can be read.
 DDPRUN_RAW bool HoldsOwnFilesAlone(int folder, int levels) {
   syscall(SYS_lseek, folder, 0, SEEK_SET);
   RawEntries entries(folder);
@@ -56,12 +60,12 @@ DDPRUN_RAW bool HoldsOwnFilesAlone(int folder, int levels) {
     } else if (levels == 0) {
       is_own = BeginsWith(name, kErrorFileStem) && KindOf(folder, name) == S_IFREG;
     } else {
-      const bool is_stop_file = levels == kWorkerLevels && BeginsWith(name, kStopFileName);
+      const bool is_stop_file = levels == kWorkerLevels && IsStopFile(name);
       is_own = is_stop_file || IsServerSocket(folder, name);
     }
     if (!is_own) return false;
   }
-  return true;
+  return !entries.has_failed();
 }
 
 // REQUIRES: HoldsOwnFilesAlone(folder, levels).
@@ -74,7 +78,8 @@ DDPRUN_RAW void RemoveErrorFilesIn(int folder, int levels) {
     while (const char* name = entries.Next()) {
       if (IsOwnOrParent(name)) continue;
       if (levels == 0) {
-        is_changed |= syscall(SYS_unlinkat, folder, name, 0) == 0;
+        is_changed |=
+            BeginsWith(name, kErrorFileStem) && syscall(SYS_unlinkat, folder, name, 0) == 0;
         continue;
       }
       const int inner = OpenFolder(folder, name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -19,12 +20,16 @@ constexpr uint64_t kExitingFlag = 0x4;
 // A chain of exceptions has some tracebacks, each with a few lines a frame.
 constexpr size_t kTailLines = 200;
 
-bool HasCauseOfItsOwn(const std::string& error_file) {
-  if (error_file.empty()) return false;
-  const absl::StatusOr<std::string> text = ReadErrorFile(error_file);
-  rendezvous::FailureReport report;
-  return text.ok() && ParseErrorText(*text, report).ok() && !ReadLeftPeerNote(error_file) &&
-         HasOwnCause(report);
+// What the worker says of why it ends. None: nothing.
+std::optional<bool> SaysOwnCause(const std::string& error_file, std::string_view words) {
+  if (!error_file.empty()) {
+    if (ReadLeftPeerNote(error_file)) return false;
+    const absl::StatusOr<std::string> text = ReadErrorFile(error_file);
+    rendezvous::FailureReport report;
+    if (text.ok() && ParseErrorText(*text, report).ok()) return HasOwnCause(report);
+  }
+  if (EndsInLostConnection(words)) return false;
+  return EndsInTraceback(words) ? std::optional(true) : std::nullopt;
 }
 
 // Of a process whose descriptors cannot be read: as if it had some.
@@ -55,8 +60,9 @@ std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const Tail
   for (const LivingWorker& worker : workers) {
     const std::string folder = proc + "/" + std::to_string(worker.pid);
     const std::string words = tail(worker.local_rank, kTailLines, kTailTimeout);
-    if (HasCauseOfItsOwn(worker.error_file) || EndsInTraceback(words) ||
-        IsExiting(ReadProcFile(folder + "/stat"))) {
+    const std::optional<bool> says_own = SaysOwnCause(worker.error_file, words);
+    if (says_own == false) continue;
+    if (says_own || IsExiting(ReadProcFile(folder + "/stat"))) {
       ending.insert(worker.local_rank);
     } else if (!HasSocket(folder)) {
       without_socket.insert(worker.local_rank);

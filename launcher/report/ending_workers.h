@@ -19,12 +19,12 @@ struct LivingWorker {
 };
 
 // The local ranks of those of `workers` whose end is under way. One of these is enough:
-// - an error file that tells neither of a peer that left nor of a lost connection,
-// - a traceback of Python's at the end of stderr, but for one of a lost connection, which may come
-//   of a peer's end,
+// - an error file,
+// - a traceback of Python's at the end of stderr,
 // - the process runs its exit in the kernel, which takes long for large memories and GPUs, and does
 //   not do so by an abort of its own,
 // - it is the only one without a socket, of three and more.
+// One whose error file or stderr tells of a peer that left or of a lost connection is none.
 // Takes 100 ms for each worker at most, where its output does not end. For a FileThread.
 std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const TailReader& tail,
                             const std::string& proc = "/proc");

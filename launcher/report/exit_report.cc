@@ -154,10 +154,11 @@ Lines TailOf(const FailureReport& failure) {
   return lines;
 }
 
-// Python has written the traceback to stderr as well, which stands above: its last line is enough.
+// Python has written the traceback to stderr as well, which stands above: the exception is enough.
 std::string EndOfTraceback(const FailureReport& failure) {
-  return "it stands above, in the rank's stderr, and ends with " +
-         Indented(LinesOf(failure.error->traceback).back());
+  const Lines message = LinesOf(failure.error->message);
+  const std::string exception = message.empty() ? "" : message.front();
+  return "it stands above, in the rank's stderr: " + Indented(exception);
 }
 
 bool HasWrittenTraceback(const FailureReport& failure) {
@@ -238,8 +239,8 @@ std::string RenderBlock(const ExitReportInput& input, const FailureReport& root)
   for (const Alike& group : groups) {
     const bool is_root = entries.empty();
     // Among other ranks' tracebacks it would have to be looked for.
-    const bool stands_above =
-        others.empty() && input.is_stderr_shown && HasWrittenTraceback(*group.first);
+    const bool stands_above = others.empty() && input.is_stderr_shown &&
+                              input.report_node.empty() && HasWrittenTraceback(*group.first);
     const size_t most = is_root ? kMaxRootBytes : kMaxOtherBytes;
     const std::vector<std::string> fields =
         Fields(*group.first, stands_above ? EndOfTraceback(*group.first)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -15,8 +16,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "launcher/cli/text.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/base/unique_fd.h"
@@ -114,18 +115,46 @@ std::string WithoutMiddle(std::string text, size_t max) {
 }
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+// Between the tracebacks of a chain of exceptions.
+constexpr std::array<std::string_view, 2> kChain = {
+    "During handling of the above exception, another exception occurred:\n\n",
+    "The above exception was the direct cause of the following exception:\n\n"};
 
 // An exception's text may have several lines.
 constexpr size_t kMostExceptionLines = 10;
-// In lower case.
-constexpr std::array<std::string_view, 7> kLostConnection = {
-    "connection", "broken pipe", "peer", "nccl", "gloo", "left the", "process group"};
+// How PyTorch, Gloo, NCCL, stores and sockets say it, in lower case.
+constexpr std::array<std::string_view, 13> kLostConnection = {
+    "connection",       "broken pipe", "peer",     "nccl",      "gloo",    "left the",
+    "process group",    "socket",      "eoferror", "timed out", "timeout", "recv",
+    "torch.distributed"};
 
 bool TellsOfLostConnection(std::string_view exception) {
   std::string text(exception);
   absl::AsciiStrToLower(&text);
   return std::ranges::any_of(
       kLostConnection, [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+// Of one or several tracebacks the lines that are no frames: exceptions, and what is in between.
+std::vector<std::string> ExceptionLines(std::string_view tracebacks) {
+  const std::string text(tracebacks);
+  std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  std::erase_if(lines, [](const std::string& line) { return line.front() == ' '; });
+  return lines;
+}
+
+// Where the last traceback begins, or the first of those that it is chained to.
+size_t BeginOfTracebacks(std::string_view tail) {
+  size_t at = tail.rfind(kTraceback);
+  while (at != std::string_view::npos && at > 0) {
+    const std::string_view before = tail.substr(0, at);
+    const bool is_chained = std::ranges::any_of(
+        kChain, [before](std::string_view words) { return before.ends_with(words); });
+    const size_t earlier = before.rfind(kTraceback);
+    if (!is_chained || earlier == std::string_view::npos) break;
+    at = earlier;
+  }
+  return at;
 }
 
 // How much of a failing worker's stderr is read, for a traceback may be long, and how much is kept.
@@ -293,23 +322,27 @@ std::string WithoutEscapeSequences(const std::string& text) {
 }
 
 bool EndsInTraceback(std::string_view tail) {
-  const size_t at = tail.rfind(kTraceback);
-  if (at == std::string_view::npos) return false;
-  const std::string rest(tail.substr(at + kTraceback.size()));
-  std::string exception;
-  size_t lines = 0;
-  for (const absl::string_view line : absl::StrSplit(rest, '\n', absl::SkipEmpty())) {
-    if (line.front() == ' ') continue;  // a frame
-    absl::StrAppend(&exception, line, "\n");
-    ++lines;
-  }
-  return lines <= kMostExceptionLines && !TellsOfLostConnection(exception);
+  const size_t last = tail.rfind(kTraceback);
+  if (last == std::string_view::npos) return false;
+  // What is far from its end was handled: the program has gone on.
+  const bool is_at_end = ExceptionLines(tail.substr(last)).size() <= 1 + kMostExceptionLines;
+  return is_at_end && !EndsInLostConnection(tail);
+}
+
+bool EndsInLostConnection(std::string_view tail) {
+  const size_t begin = BeginOfTracebacks(tail);
+  return begin != std::string_view::npos &&
+         TellsOfLostConnection(absl::StrJoin(ExceptionLines(tail.substr(begin)), "\n"));
 }
 
 bool HasOwnCause(const rendezvous::FailureReport& report) {
   if (report.left_peer) return false;
-  return report.error ? !TellsOfLostConnection(report.error->message)
-                      : EndsInTraceback(report.stderr_tail);
+  // No lost peer ends a process so.
+  constexpr std::array<int, 5> kOwnSignals = {SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  if (std::ranges::find(kOwnSignals, report.signal) != kOwnSignals.end()) return true;
+  if (!report.error) return EndsInTraceback(report.stderr_tail);
+  return !TellsOfLostConnection(report.error->message) &&
+         !EndsInLostConnection(report.error->traceback);
 }
 
 std::vector<LastWords> ReadLastWords(std::vector<LastWords> dead, size_t room,

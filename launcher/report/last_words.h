@@ -11,9 +11,8 @@
 // `extraInfo` of the first may have one more member, which our own library writes in a worker that
 // ends because another rank left: {"left_peer": RANK}.
 //
-// It writes the same into a file beside that one (worker_runtime/left_peer_file.h), which holds
-// where
-// @record has written the error file anew.
+// It writes the same into a file beside that one (worker_runtime/left_peer_file.h). That file
+// counts where @record has replaced the error file.
 //
 // A worker may leave anything there, so nothing is believed: sizes and depths are bounded, and what
 // is no regular file is not opened for longer than it takes to see that.
@@ -70,12 +69,14 @@ using TailReader = std::function<std::string(int local_rank, size_t max_lines, D
 // character, as Python's coloured tracebacks have them. One that does not end stays.
 std::string WithoutEscapeSequences(const std::string& text);
 
-// Whether the last that was written is a traceback of Python's with its exception, and that is not
-// one of a lost connection, as PyTorch, Gloo, NCCL and sockets word it.
+// Whether the last that was written is a traceback of Python's with its exception, and neither that
+// nor one that it is chained to tells of a lost connection.
 bool EndsInTraceback(std::string_view tail);
+// Whether it is one of those that do.
+bool EndsInLostConnection(std::string_view tail);
 
-// Whether the worker wrote an exception that is no lost connection: into its error file, or where
-// it has none, at the end of its stderr.
+// Whether the worker's end follows from no other's: it was killed by SIGKILL or a fault, or it
+// wrote an exception that is no lost connection, into its error file or at the end of its stderr.
 bool HasOwnCause(const rendezvous::FailureReport& report);
 
 // Whose the folder is in which error files are.

@@ -11,10 +11,10 @@
 
 namespace ddprun::launcher {
 
-// One look after the other.
+// REQUIRES: `now` never decreases.
 class NodeMemory {
  public:
-  // Looks may lie so far apart where nobody asks.
+  // How often the job is looked at if nobody asks.
   static constexpr Duration kQuietInterval = std::chrono::seconds(10);
 
   // Puts the last word of nodes that are silent now into `job`, with its age, and keeps what the

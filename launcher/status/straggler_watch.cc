@@ -11,7 +11,7 @@
 namespace ddprun::launcher {
 namespace {
 
-// Of the time, waiting for a core.
+// From this share of the time on, the wait for a core is told.
 constexpr double kMuch = 0.1;
 
 bool Trains(const SeenRank& seen) {
@@ -89,7 +89,7 @@ std::string StragglerWatch::Text(const RankIndex& ranks, const std::vector<int>&
   for (const int rank : slow) {
     if (sights_.at(rank).self_s > slowest->self_s) slowest = &sights_.at(rank);
   }
-  // Their slowness is then another program's, or that of too many threads.
+  // Another program or too many threads take the cores.
   const std::string cores =
       slowest->core_wait_share < kMuch
           ? ""

@@ -39,8 +39,9 @@ void State::ChargeLoss(TimePoint now) {
 }
 
 void State::ChargeFailure(TimePoint now) {
-  const FailureReport& report = first_failure->report;
-  last_failure = FactOf(*first_failure);
+  const DatedFailure cause = Cause();
+  const FailureReport& report = cause.report;
+  last_failure = FactOf(cause);
   // A coordinator before us may have charged this very failure, and died before the next round.
   const int charged = seats.begin()->second.assignment.restart_count + 1;
   if (TakeCharge()) CountFailure(policy.limits, report, charged - 1, spent);
@@ -61,7 +62,7 @@ void State::ChargeFailure(TimePoint now) {
     backoff_until = now + WaitBeforeRestart(policy.limits, spent);
     return;
   }
-  const std::string early_exit = EarlyExitText(*first_failure);
+  const std::string early_exit = EarlyExitText(cause);
   CloseJob(now, {.exit_code = report.exit_code,
                  .reason = absl::StrCat(FailureText(report), early_exit.empty() ? "" : "; ",
                                         early_exit, "; ", why_over),

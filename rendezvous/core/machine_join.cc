@@ -167,7 +167,8 @@ void State::StopStale(TimePoint now, const NodeJoined& event, Member& member) {
   // What it has to say of the round follows at once.
   if (is_draining && drain_cause == DrainCause::kFailure) {
     name_cause_at = std::max(
-        name_cause_at, std::min(now + policy.first_cause_window, drained_at + policy.evict_after));
+        name_cause_at, std::min(now + (IsCauseWanted() ? kPeersWord : policy.first_cause_window),
+                                drained_at + policy.evict_after));
   }
   actions.push_back(Drain{
       .session = member.session,
@@ -261,7 +262,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() &&
       MayBeConsequence(id, member)) {
     // What failed elsewhere failed because this node was gone: the round is not charged.
-    first_failure.reset();
+    ForgetFailures();
     drain_cause = DrainCause::kLoss;
     is_preemption = is_preempted;
     drain_reason = reason;

@@ -96,7 +96,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   StopRunning(absl::StrCat("round ", round.value, " is over"));
   seats.clear();
   ForgetOldRanks();
-  first_failure.reset();
+  ForgetFailures();
   gone.clear();
   phase = Phase::kReadopting;
   epoch = stamp.epoch;

@@ -11,9 +11,9 @@ namespace ddprun::rendezvous {
 
 namespace {
 
-// Whether `a` is a better answer than `b` to what ended the round.
+// Whether `a` is a better answer than `b` to what ended the round, but for aborts: Cause().
 bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
-  if (a.explains(b) || b.explains(a)) return a.explains(b);
+  if (a.is_consequence() != b.is_consequence()) return b.is_consequence();
   return a.date < b.date;
 }
 
@@ -159,6 +159,16 @@ void State::StopRunning(const std::string& reason) {
   }
 }
 
+// All reports count, in whatever order they have come.
+const DatedFailure& State::Cause() const {
+  return own_cause.has_value() && own_cause->explains(*first_failure) ? *own_cause : *first_failure;
+}
+
+void State::ForgetFailures() {
+  first_failure.reset();
+  own_cause.reset();
+}
+
 bool State::IsCauseWanted() const {
   return phase == Phase::kDraining && drain_cause == DrainCause::kFailure &&
          first_failure.has_value() && MayFollow(first_failure->report);
@@ -208,6 +218,10 @@ void State::On(TimePoint now, const WorkersFailed& event) {
   }
   if (!first_failure.has_value() || IsCloserToCause(failure, *first_failure)) {
     first_failure = failure;
+  }
+  const bool has_own_cause = failure.report.has_own_cause && !failure.is_consequence();
+  if (has_own_cause && (!own_cause.has_value() || failure.date < own_cause->date)) {
+    own_cause = failure;
   }
   if (phase != Phase::kDraining) {
     DrainRound(now, DrainCause::kFailure, FailureText(event.report));
@@ -293,7 +307,7 @@ void State::EndDraining(TimePoint now) {
   // A suspect settles the question by coming back or by being evicted: at most evict_after.
   if (IsCauseUncertain(now)) return;
   if (first_failure.has_value() && IsMissingSeats()) {
-    first_failure.reset();
+    ForgetFailures();
     drain_cause = DrainCause::kLoss;
     is_preemption = false;
     drain_reason = gone[NodeId{}] = MissingText();  // nobody knows their names
@@ -306,7 +320,7 @@ void State::OpenRound(TimePoint now) {
   phase = Phase::kOpen;
   forming = {.is_first = false, .opened_at = now};
   below_minimum_since.reset();
-  first_failure.reset();
+  ForgetFailures();
   seats.clear();
   needs_quorum = true;
 }

@@ -66,8 +66,8 @@ inline constexpr uint64_t kClaimLimit = uint64_t{1} << 52;
 inline constexpr Duration kOldestReport = std::chrono::hours(24);
 
 // How long the node of a peer whose leaving is all that is known may take to say why it left: it
-// was stopped or is busy, as an agent says a failure at once. As long may take the end that an
-// abort follows from: an agent gives it a second.
+// was stopped or is busy, as an agent says a failure at once. The end that an abort follows from
+// may take as long: an agent gives it a second.
 inline constexpr Duration kPeersWord = std::chrono::seconds(2);
 
 struct RoundSize {
@@ -83,8 +83,8 @@ struct DatedFailure {
   bool is_consequence() const { return report.left_peer.has_value(); }
   // Whether `other`, which may have ended before, follows from this one.
   bool explains(const DatedFailure& other) const {
-    if (other.is_consequence()) return !is_consequence();
-    return MayFollow(other.report) && report.has_own_cause;
+    if (is_consequence()) return false;
+    return other.is_consequence() || (MayFollow(other.report) && report.has_own_cause);
   }
 };
 
@@ -157,7 +157,8 @@ struct RendezvousMachine::State {
   DrainCause drain_cause = DrainCause::kLoss;
   bool is_preemption = false;  // a loss: the node was told to end
   std::string drain_reason;
-  std::optional<DatedFailure> first_failure;  // closest to the cause of those seen so far
+  std::optional<DatedFailure> first_failure;  // closest to the cause of those seen so far, by date
+  std::optional<DatedFailure> own_cause;      // the first that has a cause of its own
 
   std::optional<FailureFact> last_failure;  // of the newest round that one has ended
 
@@ -269,6 +270,9 @@ struct RendezvousMachine::State {
   void StopRunning(const std::string& reason);
   // Of the round that is draining: the abort that ended it may follow from another rank's end.
   bool IsCauseWanted() const;
+  // What is to be named. REQUIRES: there is a first failure.
+  const DatedFailure& Cause() const;
+  void ForgetFailures();
   // A rank of the round has exited 0, or all are asked to: nobody joins it any more.
   bool IsFinishing() const;
   // A node that comes now gets a new round for all.

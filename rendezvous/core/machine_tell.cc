@@ -158,7 +158,7 @@ JobFacts State::Facts(TimePoint now) const {
       now + members.return_time() >= readopt_until + kMissedAfter) {
     facts.gone = MissingText();
   }
-  facts.failure = first_failure.has_value() ? FactOf(*first_failure) : last_failure;
+  facts.failure = first_failure.has_value() ? FactOf(Cause()) : last_failure;
   return facts;
 }
 

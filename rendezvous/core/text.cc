@@ -85,7 +85,8 @@ struct ActionRenderer {
                         to.note.empty() ? "" : absl::StrCat(" \"", to.note, "\""));
   }
   std::string operator()(const Drain& a) const {
-    return absl::StrCat("drain ", StampText(a.epoch, a.round), " \"", a.reason, "\"");
+    return absl::StrCat("drain ", StampText(a.epoch, a.round), " \"", a.reason, "\"",
+                        a.is_cause_wanted ? " cause_wanted" : "");
   }
   std::string operator()(const Conclude& a) const {
     return absl::StrCat("conclude ", StampText(a.epoch, a.round),

@@ -112,7 +112,7 @@ TEST_CASE(
   for (const char* name : {"a.json", "b.json"}) {
     const auto report = ParseJson(ReadFile(job.File(name)));
     REQUIRE(report.has_value());
-    CHECK_MESSAGE(report->get<int>("first_failure.rank") == 1, a->Describe());
+    CHECK_MESSAGE(report->get<int>("first_failure.rank") == 1, a->Describe(), b->Describe());
   }
 }
 

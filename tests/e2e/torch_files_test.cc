@@ -47,7 +47,7 @@ TEST_CASE("torch files: a traceback that @record has written stands once on the 
   const std::string header = "Traceback (most recent call last):";
   const std::string err = ddprun->err();
   CHECK_MESSAGE(err.find(header) == err.rfind(header), err);
-  CHECK(err == Contains("  traceback : it stands above, in the rank's stderr, and ends with "
+  CHECK(err == Contains("  traceback : it stands above, in the rank's stderr: "
                         "RuntimeError: no data\n"));
   CHECK(ReadFile(job.File("report.json")) == Contains(header));
 }

@@ -165,6 +165,14 @@ TEST_CASE("agent: a peer that ends well explains no abort") {
   CHECK(abort.bench.End(2, 0) == "first-success stop:15 describe:0");
 }
 
+// Of the first report among the actions.
+std::optional<rendezvous::FailureReport> ReportIn(const std::vector<AgentAction>& actions) {
+  for (const AgentAction& action : actions) {
+    if (const auto* told = std::get_if<ReportFailure>(&action)) return told->report;
+  }
+  return std::nullopt;
+}
+
 // What the agent of three workers does when a rank of another node has aborted and the end of
 // `ending` is under way.
 struct AbortElsewhere {
@@ -189,12 +197,52 @@ TEST_CASE("agent: a rank of another node aborts, and an end that is under way he
   CHECK(abort.bench.Step(Bench::EndOf(2, 1)) == "stop:15 describe:2");
   FailureDescribed described{Bench::EndOf(2, 1), Bench::AssignmentOf(1), {}};
   described.report.local_rank = 2;
-  AgentCore& core = abort.bench.core();
-  const auto actions = core.Step(abort.bench.now(), described);
-  REQUIRE(!actions.empty());
-  const auto* told = std::get_if<ReportFailure>(&actions[0]);
-  REQUIRE(told != nullptr);
-  CHECK(told->report.has_own_cause);
+  const auto report = ReportIn(abort.bench.core().Step(abort.bench.now(), described));
+  REQUIRE(report);
+  CHECK(report->has_own_cause);
+}
+
+TEST_CASE("agent: what ended before it was looked at is reported, and others may still end") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(Drained{Round{1}, "", true}) == "look");
+  CHECK(bench.Step(Bench::EndOf(1, 137, kKill)) == "describe:1");
+  CHECK(bench.Describe(1, 137) == "failed:1");
+  CHECK(bench.Step(EndingFound{Bench::AssignmentOf(1), {2}}) == "");
+  CHECK(bench.Step(Bench::EndOf(2, 1)) == "stop:15 describe:2");
+}
+
+TEST_CASE("agent: what a handler of our stop's signal raises has no cause of its own") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(Bench::EndOf(0, 1)) == "stop:15 describe:0");
+  CHECK(bench.Describe(0, 1, 5) == "failed:0");  // it blames a peer, so other ends count
+  for (const bool was_told : {false, true}) {
+    const int local_rank = was_told ? 1 : 2;
+    WorkerEnd end = Bench::EndOf(local_rank, 1);
+    end.was_told_to_stop = was_told;
+    CHECK(bench.Step(end) == "describe:" + std::to_string(local_rank));
+    FailureDescribed described{end, Bench::AssignmentOf(1), {}};
+    described.report.local_rank = local_rank;
+    described.report.has_own_cause = true;
+    const auto report = ReportIn(bench.core().Step(bench.now(), described));
+    REQUIRE(report);
+    CHECK(report->has_own_cause == !was_told);
+  }
+}
+
+TEST_CASE("agent: who waits for an end tells of the grace that is left then") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(Drained{Round{1}, "rank 7 failed", true}) == "say look");
+  CHECK(bench.Step(EndingFound{Bench::AssignmentOf(1), {2}}) == "");
+  CHECK(bench.Pass(1s) == "stop:15");
+  std::string said;
+  const TimePoint at = bench.now() + 1s;
+  for (const AgentAction& action : bench.core().Step(at, AgentTimePassed{})) {
+    if (const auto* say = std::get_if<Say>(&action)) said = say->text;
+  }
+  CHECK(said == testing::Contains("29 s left"));
 }
 
 TEST_CASE("agent: an end that takes longer than a second is not waited for") {

@@ -214,18 +214,18 @@ TEST_CASE("waiting: a failure that the coordinator does not answer to is named")
     CHECK(bench.PassTo(20s) == "");
   }
   SUBCASE("before that is known") {
-    CHECK(bench.next() == kStart + 12s);
-    CHECK(bench.PassTo(12s) == failed + "has not answered to that yet");
-    CHECK(bench.At(13s, rendezvous::ContactLost{"its lease is over"}) == "");
+    CHECK(bench.next() == kStart + 13s);
+    CHECK(bench.PassTo(13s) == failed + "has not answered to that yet");
+    CHECK(bench.At(14s, rendezvous::ContactLost{"its lease is over"}) == "");
     CHECK(bench.next() == std::nullopt);
   }
   SUBCASE("though the round is stopped, as it cannot keep the verdict yet") {
     bench.At(11s, rendezvous::Drained{Round{1}, "rank 4 failed: exit code 7"});
-    CHECK(bench.PassTo(12s) == failed + "has not told the end of the job yet");
+    CHECK(bench.PassTo(13s) == failed + "has not told the end of the job yet");
   }
   SUBCASE("but not one with which the job has ended") {
-    bench.At(11s, rendezvous::Concluded{{7, "rank 4 failed"}});
-    CHECK(bench.PassTo(12s) == "");
+    bench.At(12s, rendezvous::Concluded{{7, "rank 4 failed"}});
+    CHECK(bench.PassTo(13s) == "");
   }
 }
 

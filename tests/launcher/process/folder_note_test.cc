@@ -68,6 +68,7 @@ TEST_CASE("folder note: a folder with a log stays, with its error file and its p
     fs::create_directories(other.parent_path());
   }
   SUBCASE("with a name of ours, in another place") { other = run / "error.json"; }
+  SUBCASE("with a name that begins like one of ours") { other = run / "stop_request.old"; }
   std::ofstream(other.string()) << "x";
   FolderNote note;
   note.Write(run.string());

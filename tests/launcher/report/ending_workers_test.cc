@@ -90,10 +90,14 @@ TEST_CASE("ending workers: one that says that a peer left is none") {
   CHECK(machine.Ending().empty());
 }
 
-TEST_CASE("ending workers: one whose error file tells of a lost connection is none") {
+TEST_CASE("ending workers: one that tells of a lost connection is none, in its exit or not") {
   Machine machine;
   std::ofstream(machine.workers[0].error_file)
       << R"({"message": "RuntimeError: Connection closed by peer", "timestamp": 5})";
+  machine.said[1] = "Traceback (most recent call last):\nBrokenPipeError: 32\n";
+  machine.CloseSocketOf(101);
+  CHECK(machine.Ending().empty());
+  for (const int pid : {100, 101}) machine.SetFlags(pid, 4194304 | 4);
   CHECK(machine.Ending().empty());
 }
 

@@ -121,6 +121,10 @@ TEST_CASE("exit report: a traceback that stands above, as the rank wrote it, is 
                         .is_stderr_shown = true};
   bool is_whole = true;
   SUBCASE("alone") { is_whole = false; }
+  SUBCASE("a message of several lines") {
+    failure.error->message += "\nCompile with care";
+    is_whole = false;
+  }
   SUBCASE("not where stderr went to a file") { input.is_stderr_shown = false; }
   SUBCASE("nor where others failed, too, whose words stand above as well") {
     input.local_failures.push_back(Killed());
@@ -134,7 +138,7 @@ TEST_CASE("exit report: a traceback that stands above, as the rank wrote it, is 
   const std::string report = RenderExitReport(input);
   CAPTURE(report);
   CHECK((report.find("File \"a.py\"") != std::string::npos) == is_whole);
-  CHECK((report.find("traceback : it stands above, in the rank's stderr, and ends with "
+  CHECK((report.find("traceback : it stands above, in the rank's stderr: "
                      "ValueError: boom\n") != std::string::npos) == !is_whole);
   if (!is_whole) {
     CHECK(report ==

@@ -78,6 +78,18 @@ TEST_CASE("last words: a traceback counts at the end of stderr, and not of a los
   CHECK_FALSE(EndsInTraceback(later));
 }
 
+TEST_CASE("last words: no lost peer ends a process by SIGKILL or a fault") {
+  for (const int signal : {9, 11, 7, 4, 8, 6, 15, 2, 1}) {
+    CAPTURE(signal);
+    rendezvous::FailureReport report;
+    report.signal = signal;
+    const bool is_abort_or_stop = signal == 6 || signal == 15 || signal <= 2;
+    CHECK(HasOwnCause(report) == !is_abort_or_stop);
+    report.left_peer = 3;
+    CHECK_FALSE(HasOwnCause(report));
+  }
+}
+
 TEST_CASE("last words: an exception that is no lost connection is a cause of its own") {
   struct Row {
     std::string error_file;
@@ -87,9 +99,25 @@ TEST_CASE("last words: an exception that is no lost connection is a cause of its
   std::string frames;
   for (int frame = 0; frame < 60; ++frame) frames += "  File \"a.py\"\n";
   const std::string traceback = "Traceback (most recent call last):\n" + frames;
+  const std::string lost = "Traceback (most recent call last):\nConnectionResetError: 104\n";
+  const std::string direct =
+      "\nThe above exception was the direct cause of the following exception:\n\n";
+  const std::string during =
+      "\nDuring handling of the above exception, another exception occurred:\n\n";
   for (const Row& row : {Row{"", "step 5\n", false}, Row{"", traceback + "ValueError: 5\n", true},
                          Row{"", traceback + "RuntimeError: Connection reset by peer\n", false},
+                         Row{"", lost + direct + traceback + "TrainingError: step\n", false},
+                         Row{"", lost + during + lost + direct + traceback + "MyError\n", false},
+                         Row{"", lost + "step 6\n" + traceback + "ValueError: 5\n", true},
+                         Row{"", traceback + "EOFError\n", false},
+                         Row{"", traceback + "torch.distributed.DistNetworkError: got 0\n", false},
                          Row{R"({"message": "ValueError: 5"})", "", true},
+                         Row{R"({"message": {"message": "TrainingError: step", "extraInfo":)"
+                             R"( {"py_callstack": "Traceback (most recent call last):\n  File)"
+                             R"( \"peer.py\"\nConnectionResetError\n\nThe above exception was the)"
+                             R"( direct cause of the following exception:\n\nTraceback (most)"
+                             R"( recent call last):\n  File \"a.py\"\nTrainingError: step\n"}}})",
+                             "", false},
                          Row{R"({"message": "Broken pipe"})", traceback + "ValueError\n", false},
                          Row{R"({"message": {"message": "ValueError: rank 2 left",)"
                              R"( "extraInfo": {"left_peer": 2}}})",

@@ -59,7 +59,6 @@ TEST_CASE("assemble job: agents of one host are told apart by their ids, and spe
   CHECK(job.silent_nodes == std::vector<std::string>{"gpu-7"});
 }
 
-// Each answer was compared with all before it once.
 TEST_CASE("assemble job: ten thousand nodes answer, each twice") {
   constexpr int kNodes = 10'000;
   rendezvous::GiveAnswers answers{.session = {}, .id = 1, .answers = {}, .is_last = true};

@@ -64,9 +64,10 @@ TEST_CASE("record: a failure that nobody answered is said again in front of the 
     CHECK_FALSE(record.has_unsaid());
   }
   SUBCASE("a drain is the answer") {
-    const auto drained = record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"});
+    const auto drained = record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed", true});
     REQUIRE(drained);  // late, but the agent has the reason from nowhere else
     CHECK(std::get<Drained>(*drained).reason == "failed");
+    CHECK(std::get<Drained>(*drained).is_cause_wanted);
     CHECK_FALSE(record.Hear(kInstance, Drain{{}, Epoch{5}, Round{1}, "failed"}));
     record.StartSession();
     const auto join = record.NextToSay(kNow);

@@ -288,6 +288,7 @@ TEST_CASE("convert: a failure's age grows by half the round trip") {
   WorkersFailed failed;
   failed.report = TestFailure("a", 3);
   failed.report.error_file = "/tmp/e.json";
+  failed.report.has_own_cause = true;
   failed.report.error = WorkerError{"ValueError: \xff\n", "Traceback\n  line\n", 1738324800};
   failed.age = std::chrono::milliseconds(10);                          // no limit: a figure
   const auto message = ToProto(failed, std::chrono::milliseconds(4));  // no limit: a figure
@@ -325,6 +326,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
       TellWaiting{{}, "1 of 2 nodes", now + std::chrono::seconds(5)},
       TellWaiting{{}, "spare", std::nullopt},
       Drain{{}, Epoch{9}, Round{2}, "a worker failed"},
+      Drain{{}, Epoch{9}, Round{2}, "a worker aborted", true},
       Conclude{{}, Epoch{9}, Round{2}, verdict},
       Refuse{{}, Refusal::kFinal, "rank 1 is taken"},
   };
