@@ -23,10 +23,13 @@ constexpr size_t kTailLines = 200;
 // What the worker says of why it ends. None: nothing.
 std::optional<bool> SaysOwnCause(const std::string& error_file, std::string_view words) {
   if (!error_file.empty()) {
-    if (ReadLeftPeerNote(error_file)) return false;
+    const std::optional<LeftPeerNote> note = ReadLeftPeerNote(error_file);
     const absl::StatusOr<std::string> text = ReadErrorFile(error_file);
     rendezvous::FailureReport report;
-    if (text.ok() && ParseErrorText(*text, report).ok()) return HasOwnCause(report);
+    if (text.ok() && ParseErrorText(*text, report).ok()) {
+      return HasOwnCause(report) && !(note && IsOf(*note, *report.error));
+    }
+    if (note) return false;
   }
   if (EndsInLostConnection(words)) return false;
   return EndsInTraceback(words) ? std::optional(true) : std::nullopt;

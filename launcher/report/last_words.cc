@@ -201,10 +201,10 @@ bool ReadErrorFileOf(LastWords& words, FolderOwner owner) {
   const std::string path = std::exchange(report.error_file, "");
   if (path.empty() || report.pid == 0) return false;
   const absl::StatusOr<std::string> text = ReadErrorFile(path);
-  const std::optional<int> noted_peer = ReadLeftPeerNote(path);
-  if (noted_peer) unlink(NoteBeside(path).c_str());
+  const std::optional<LeftPeerNote> note = ReadLeftPeerNote(path);
+  if (note) unlink(NoteBeside(path).c_str());
   if (absl::IsNotFound(text.status())) {
-    report.left_peer = noted_peer;
+    if (note) report.left_peer = note->peer;
     return false;
   }
   const absl::Status status = text.ok() ? ParseErrorText(*text, report) : text.status();
@@ -212,7 +212,7 @@ bool ReadErrorFileOf(LastWords& words, FolderOwner owner) {
   if (report.left_peer) {
     unlink(path.c_str());  // a note of our own library for us: nobody would remove it
   } else {
-    report.left_peer = noted_peer;
+    if (note && (!status.ok() || IsOf(*note, *report.error))) report.left_peer = note->peer;
     const bool is_ours = owner == FolderOwner::kDdprun;
     is_removed = is_ours && absl::IsOutOfRange(status) && unlink(path.c_str()) == 0;
     if (!is_ours) report.error_file = path;
@@ -258,11 +258,20 @@ absl::StatusOr<std::string> ReadErrorFile(const std::string& path) {
   return text;
 }
 
-std::optional<int> ReadLeftPeerNote(const std::string& error_file) {
+std::optional<LeftPeerNote> ReadLeftPeerNote(const std::string& error_file) {
   const absl::StatusOr<std::string> text = ReadErrorFile(NoteBeside(error_file));
   rendezvous::FailureReport note;
-  if (!text.ok() || !ParseErrorText(*text, note).ok()) return std::nullopt;
-  return note.left_peer;
+  if (!text.ok() || !ParseErrorText(*text, note).ok() || !note.left_peer) return std::nullopt;
+  // "rank 1 left the job: REASON"
+  const std::string& message = note.error->message;
+  const size_t colon = message.find(": ");
+  return LeftPeerNote{*note.left_peer,
+                      colon == std::string::npos ? message : message.substr(colon + 2)};
+}
+
+bool IsOf(const LeftPeerNote& note, const rendezvous::WorkerError& error) {
+  return error.message.find(note.reason) != std::string::npos ||
+         error.traceback.find(note.reason) != std::string::npos;
 }
 
 absl::Status ParseErrorText(std::string_view text, rendezvous::FailureReport& report) {
@@ -337,9 +346,8 @@ bool EndsInLostConnection(std::string_view tail) {
 
 bool HasOwnCause(const rendezvous::FailureReport& report) {
   if (report.left_peer) return false;
-  // No lost peer ends a process so.
-  constexpr std::array<int, 5> kOwnSignals = {SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
-  if (std::ranges::find(kOwnSignals, report.signal) != kOwnSignals.end()) return true;
+  // No lost peer ends a process so. By SIGSEGV or SIGBUS it may, while it takes its group down.
+  if (report.signal == SIGKILL || report.signal == SIGILL || report.signal == SIGFPE) return true;
   if (!report.error) return EndsInTraceback(report.stderr_tail);
   return !TellsOfLostConnection(report.error->message) &&
          !EndsInLostConnection(report.error->traceback);

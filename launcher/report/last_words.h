@@ -12,7 +12,7 @@
 // ends because another rank left: {"left_peer": RANK}.
 //
 // It writes the same into a file beside that one (worker_runtime/left_peer_file.h). That file
-// counts where @record has replaced the error file.
+// counts where @record has replaced the error file by what became of that error.
 //
 // A worker may leave anything there, so nothing is believed: sizes and depths are bounded, and what
 // is no regular file is not opened for longer than it takes to see that.
@@ -43,8 +43,15 @@ using rendezvous::kMaxTracebackBytes;
 // errors say in one line why it is not read: a symbolic link, a directory, a FIFO. Never waits.
 absl::StatusOr<std::string> ReadErrorFile(const std::string& path);
 
-// The rank that the note beside the error file names as the one that left; nullopt: there is none.
-std::optional<int> ReadLeftPeerNote(const std::string& error_file);
+// The note beside an error file.
+struct LeftPeerNote {
+  int peer = 0;        // the rank that left
+  std::string reason;  // the error that this process got of it
+};
+std::optional<LeftPeerNote> ReadLeftPeerNote(const std::string& error_file);
+// Whether the worker ended by that error: it may have caught it, gone on, and failed later of
+// something else.
+bool IsOf(const LeftPeerNote& note, const rendezvous::WorkerError& error);
 
 // What stands in an error file becomes the report's `error` and `left_peer`. InvalidArgument: one
 // line on what is wrong.
@@ -75,8 +82,9 @@ bool EndsInTraceback(std::string_view tail);
 // Whether it is one of those that do.
 bool EndsInLostConnection(std::string_view tail);
 
-// Whether the worker's end follows from no other's: it was killed by SIGKILL or a fault, or it
-// wrote an exception that is no lost connection, into its error file or at the end of its stderr.
+// Whether the worker's end follows from no other's: it was killed by SIGKILL, SIGILL or SIGFPE, or
+// it wrote an exception that is no lost connection, into its error file or at the end of its
+// stderr.
 bool HasOwnCause(const rendezvous::FailureReport& report);
 
 // Whose the folder is in which error files are.

@@ -81,13 +81,15 @@ TEST_CASE("ending workers: one that says that a peer left is none") {
   Machine machine;
   const std::string& path = machine.workers[0].error_file;
   const std::string note =
-      R"({"message": {"message": "rank 2 left", "extraInfo": {"left_peer": 2}}})";
+      R"({"message": {"message": "rank 2 left: sum failed", "extraInfo": {"left_peer": 2}}})";
   SUBCASE("in its error file") { std::ofstream(path.c_str()) << note; }
   SUBCASE("beside it, as @record has written the error file anew") {
-    std::ofstream(path.c_str()) << R"({"message": "RuntimeError: lost", "timestamp": 5})";
+    std::ofstream(path.c_str()) << R"({"message": "MyError: sum failed", "timestamp": 5})";
     std::ofstream(path + ".left_peer") << note;
   }
   CHECK(machine.Ending().empty());
+  std::ofstream(path.c_str()) << R"({"message": "ValueError: boom", "timestamp": 6})";
+  CHECK(machine.Ending() == std::set<int>{0});
 }
 
 TEST_CASE("ending workers: one that tells of a lost connection is none, in its exit or not") {

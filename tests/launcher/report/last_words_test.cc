@@ -78,13 +78,12 @@ TEST_CASE("last words: a traceback counts at the end of stderr, and not of a los
   CHECK_FALSE(EndsInTraceback(later));
 }
 
-TEST_CASE("last words: no lost peer ends a process by SIGKILL or a fault") {
-  for (const int signal : {9, 11, 7, 4, 8, 6, 15, 2, 1}) {
+TEST_CASE("last words: no lost peer ends a process by SIGKILL, SIGILL or SIGFPE") {
+  for (const int signal : {9, 4, 8, 11, 7, 6, 15, 2, 1}) {
     CAPTURE(signal);
     rendezvous::FailureReport report;
     report.signal = signal;
-    const bool is_abort_or_stop = signal == 6 || signal == 15 || signal <= 2;
-    CHECK(HasOwnCause(report) == !is_abort_or_stop);
+    CHECK(HasOwnCause(report) == (signal == 9 || signal == 4 || signal == 8));
     report.left_peer = 3;
     CHECK_FALSE(HasOwnCause(report));
   }
@@ -156,22 +155,28 @@ TEST_CASE("last words: the note that a peer left is removed, and no other error 
 
 TEST_CASE("last words: the note beside an error file holds where @record has written that anew") {
   Fixture fixture;
-  fixture.Leave(0, R"({"message": {"message": "RuntimeError: lost", "extraInfo":)"
+  fixture.Leave(0, R"({"message": {"message": "RuntimeError: ddp: barrier #5 failed", "extraInfo":)"
                    R"( {"py_callstack": "here", "timestamp": "17"}}})");
   fixture.Leave(1, "{");  // it was killed while it wrote; rank 2 of this node before it did
-  for (const int local_rank : {0, 1, 2}) {
+  // It caught the error, went on, and failed later of something else.
+  fixture.Leave(3, R"({"message": "ValueError: boom", "timestamp": 17})");
+  for (const int local_rank : {0, 1, 2, 3}) {
     std::ofstream(fixture.dir.File("error" + std::to_string(local_rank) + ".left_peer"))
-        << R"({"message": {"message": "rank 3 left", "extraInfo": {"left_peer": 3}}})";
+        << R"({"message": {"message": "rank 3 left the job: barrier #5 failed", "extraInfo":)"
+        << R"( {"left_peer": 3}}})";
   }
   const std::vector<LastWords> words =
-      fixture.Read({fixture.Dead(0), fixture.Dead(1), fixture.Dead(2)});
+      fixture.Read({fixture.Dead(0), fixture.Dead(1), fixture.Dead(2), fixture.Dead(3)});
   for (const LastWords& of_one : words) {
-    CHECK(of_one.report.left_peer == 3);
+    CHECK(of_one.report.left_peer.has_value() == (of_one.report.local_rank != 3));
+    CHECK(of_one.report.left_peer.value_or(3) == 3);
     CHECK_FALSE(std::ifstream(fixture.dir.File("error" + std::to_string(of_one.report.local_rank) +
                                                ".left_peer"))
                     .good());
   }
-  CHECK(words[0].report.error == rendezvous::WorkerError{"RuntimeError: lost", "here", 17});
+  CHECK(words[0].report.error ==
+        rendezvous::WorkerError{"RuntimeError: ddp: barrier #5 failed", "here", 17});
+  CHECK(words[3].report.has_own_cause);
   CHECK(words[0].report.error_file == fixture.dir.File("error0"));
 }
 
