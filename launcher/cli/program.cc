@@ -94,15 +94,16 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
   std::vector<std::string> commands;
   for (const CommandRow& row : CommandTable()) commands.emplace_back(row.name);
   const std::string meant = NearestName(name, commands);
-  // `--dashboard 8080`: the word behind an option that needs none is the program.
+  // `--dashboard 8080`, `--metrics 8080`: the word behind an option that needs none is the program.
   const bool is_port = name.find_first_not_of("0123456789") == std::string::npos;
   return NotFound(
-      name,
-      absl::StrCat("not found in PATH; expected a command or the path of a file",
-                   name == "help"  ? "; did you mean 'ddprun --help'?"
-                   : meant.empty() ? ""
-                                   : absl::StrCat("; did you mean 'ddprun ", meant, "'?"),
-                   is_port ? absl::StrCat("; a port stands behind '=': --dashboard=", name) : ""));
+      name, absl::StrCat("not found in PATH; expected a command or the path of a file",
+                         name == "help"  ? "; did you mean 'ddprun --help'?"
+                         : meant.empty() ? ""
+                                         : absl::StrCat("; did you mean 'ddprun ", meant, "'?"),
+                         is_port ? absl::StrCat("; a port stands behind '=': --dashboard=", name,
+                                                " or --metrics=", name)
+                                 : ""));
 }
 
 absl::StatusOr<std::string> FindExecutable(const std::string& name,

@@ -109,7 +109,7 @@ def _open():
             failures.append(str(error) if place in str(error) else f"{place}: {error}")
     raise ImportError(
         "ddprun: cannot load libddp.so: " + "; ".join(failures) + ". Install the ddprun package, "
-        f"or name the library's path in {LIBRARY_VARIABLE}."
+        f"run tools/build in a source tree, or name the library's path in {LIBRARY_VARIABLE}."
     )
 
 

@@ -211,7 +211,8 @@ TEST_CASE("program: missing is 127, there but not executable is 126, each in one
   const std::vector<Row> rows = {
       {"", 127, "no such file"},
       {"8080", 127,
-       "expected a command or the path of a file; a port stands behind '=': --dashboard=8080"},
+       "expected a command or the path of a file; a port stands behind '=': --dashboard=8080 or "
+       "--metrics=8080"},
       {"no-such-tool", 127, "'no-such-tool': not found in PATH; expected"},
       {dir.File("missing"), 127, "no such file; expected"},
       {dir.File("missing.py"), 127, "no such file; expected an executable file or a .py script"},
