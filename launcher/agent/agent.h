@@ -193,6 +193,7 @@ class Agent {
   std::optional<ProcessWatch> step_daemon_;
   std::once_flag descriptors_told_;
   AgentCore core_;
+  int ends_asked_ = 0;  // workers' ends that the core has not heard of
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer trust_timer_;
   bool is_waiting_ = false;                       // for a place

@@ -17,7 +17,6 @@ using rendezvous::SecondsLeft;
 // Linux's numbers; <csignal> is no header for pure code.
 constexpr int kSigHup = 1;
 constexpr int kSigInt = 2;
-constexpr int kSigAbrt = 6;
 constexpr int kSigTerm = 15;
 
 }  // namespace
@@ -172,21 +171,21 @@ void AgentCore::On(const WorkerEnd& end) {
           ReportFirstSuccess{assignment_.round, assignment_.first_rank + end.local_rank, end.at});
     }
     if (succeeded_count_ == policy_.local_world_size) Succeed();
-    return ReviewAborts();
+    return ReviewFollowers();
   }
   const std::vector<int>& more = policy_.more_stop_signals;
   if (end.signal == kSigHup || end.signal == kSigInt || end.signal == kSigTerm ||
       std::find(more.begin(), more.end(), end.signal) != more.end()) {
     suspicions_.push_back({end, now_ + policy_.signal_judgement_delay});
-    return ReviewAborts();
+    return ReviewFollowers();
   }
   const bool is_cause = ending_ && ending_->contains(end.local_rank);
   if (ending_by_ && !is_cause) {
     EndWhileAwaiting(end);
-    return ReviewAborts();
+    return ReviewFollowers();
   }
-  if (end.signal != kSigAbrt || live_.empty() || is_cause) return Fail(end);
-  SuspectAbort(end);
+  if (!end.may_follow() || live_.empty() || is_cause) return Fail(end);
+  SuspectFollower(end);
 }
 
 void AgentCore::On(const WorkersGone& event) {

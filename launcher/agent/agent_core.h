@@ -51,9 +51,11 @@ struct AgentPolicy {
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
   // the agent may be about to get that signal too, and then it was a stop, not a failure.
   Duration signal_judgement_delay = std::chrono::milliseconds(250);
-  // A worker that aborts may have lost a peer that still takes its time to end: that one is the
-  // cause. Where the end of such a peer is under way it is waited for so long.
+  // A worker that aborts, or says that it has lost a peer, may end before that peer, which is the
+  // cause. If the end of such a peer is under way, it is waited for so long...
   Duration ending_patience = std::chrono::seconds(1);
+  // ...and so long if none can be seen and a worker says that it has lost one.
+  Duration unseen_patience = std::chrono::milliseconds(300);
   // A verdict because another node left waits this long for a signal of our own: whoever stops a
   // whole job stops one node first.
   Duration own_signal_window = std::chrono::seconds(1);
@@ -102,10 +104,11 @@ class AgentCore {
     kDone
   };
   // A death that another one may explain: by a signal that may have been meant for the whole job,
-  // or by SIGABRT.
+  // or one that may follow.
   struct Suspicion {
     WorkerEnd end;
     TimePoint judge_at;
+    TimePoint since{};
   };
   struct Notice {
     std::string reason;
@@ -194,14 +197,14 @@ class AgentCore {
   std::string TakeAnsweredFailure();
   void Fail(const WorkerEnd& end);
   void Describe(const WorkerEnd& end);
-  void SuspectAbort(const WorkerEnd& end);
+  void SuspectFollower(const WorkerEnd& end);
   // A rank of another node has aborted: the workers live on while the end of one is under way.
   void AwaitEnding();
   // Of a worker that is none of those.
   void EndWhileAwaiting(const WorkerEnd& end);
-  bool IsAbortSuspected() const;
-  // Aborts are judged, or the round is stopped, where no worker is left whose end is under way.
-  void ReviewAborts();
+  bool IsFollowerSuspected() const;
+  // Followers are judged, or the round is stopped, where no worker is left whose end is under way.
+  void ReviewFollowers();
   void JudgeSuspicions();
   // The line on a failure of ours that the coordinator may not have heard of, when it is due.
   TimePoint FailureNoticeAt() const;  // TimePoint::max(): never
@@ -265,8 +268,9 @@ class AgentCore {
   bool are_workers_gone_ = true;
   TimePoint kill_at_{};  // kStopping: SIGKILL
   std::vector<Suspicion> suspicions_;
-  std::optional<std::set<int>> ending_;  // when a worker of this round aborted; none: not known
-  std::optional<TimePoint> ending_by_;   // AwaitEnding: the round is stopped then
+  std::optional<std::set<int>>
+      ending_;  // when a worker of this round may have followed; none: not known
+  std::optional<TimePoint> ending_by_;  // AwaitEnding: the round is stopped then
   Contact contact_;
   bool had_contact_ = false;
   std::string coordinator_place_;  // "" where it has no port or is not known

@@ -10,11 +10,10 @@ namespace ddprun::launcher {
 namespace {
 
 // Linux's numbers; <csignal> is no header for pure code.
-constexpr int kSigAbrt = 6;
 constexpr int kSigTerm = 15;
 
-// By so much an abort is dated behind the failure that was its cause. More than two reports of one
-// node differ in the time that they take.
+// By so much a follower is dated behind the failure that was its cause. More than two reports of
+// one node differ in the time that they take.
 constexpr Duration kBehind = std::chrono::seconds(1);
 
 }  // namespace
@@ -27,22 +26,25 @@ void AgentCore::Describe(const WorkerEnd& end) {
 void AgentCore::Fail(const WorkerEnd& end) {
   own_failure_ = end;
   is_failure_answered_ = false;
-  // The first failure is the cause, and this one had begun before the aborts.
-  if (ending_ && ending_->contains(end.local_rank)) {
-    for (Suspicion& suspicion : suspicions_) suspicion.end.at = end.at + kBehind;
+  // The first failure is the cause, and this one had begun before the others. So it had if they say
+  // that they have lost a peer, and this one does not.
+  const bool was_ending = ending_ && ending_->contains(end.local_rank);
+  for (Suspicion& suspicion : suspicions_) {
+    const bool follows = was_ending || (suspicion.end.tells_lost_peer && !end.may_follow());
+    if (follows) suspicion.end.at = end.at + kBehind;
   }
   suspicions_.insert(suspicions_.begin(), {end, now_});  // one no more: Stop reports them
   Stop(kSigTerm);
 }
 
-bool AgentCore::IsAbortSuspected() const {
+bool AgentCore::IsFollowerSuspected() const {
   return std::ranges::any_of(suspicions_,
-                             [](const Suspicion& known) { return known.end.signal == kSigAbrt; });
+                             [](const Suspicion& known) { return known.end.may_follow(); });
 }
 
-void AgentCore::SuspectAbort(const WorkerEnd& end) {
-  const bool is_first = !IsAbortSuspected();
-  suspicions_.push_back({end, now_ + policy_.ending_patience});
+void AgentCore::SuspectFollower(const WorkerEnd& end) {
+  const bool is_first = !IsFollowerSuspected();
+  suspicions_.push_back({end, now_ + policy_.ending_patience, now_});
   if (is_first && !ending_by_) {
     ending_.reset();
     actions_.push_back(LookForEnding{assignment_});
@@ -51,7 +53,7 @@ void AgentCore::SuspectAbort(const WorkerEnd& end) {
 
 void AgentCore::AwaitEnding() {
   ending_by_ = now_ + policy_.ending_patience;
-  if (IsAbortSuspected()) return ReviewAborts();  // it has looked, or its look is under way
+  if (IsFollowerSuspected()) return ReviewFollowers();  // it has looked, or its look is under way
   ending_.reset();
   actions_.push_back(LookForEnding{assignment_});
 }
@@ -66,16 +68,18 @@ void AgentCore::EndWhileAwaiting(const WorkerEnd& end) {
 void AgentCore::On(const EndingFound& event) {
   if (event.assignment != assignment_ || state_ != State::kRunning) return;
   ending_ = event.local_ranks;
-  ReviewAborts();
+  ReviewFollowers();
 }
 
-void AgentCore::ReviewAborts() {
+void AgentCore::ReviewFollowers() {
   const bool is_any_ending =
       !ending_ || std::ranges::any_of(*ending_, [this](int rank) { return live_.contains(rank); });
   if (is_any_ending && !live_.empty()) return;
   if (ending_by_) return Stop(kSigTerm);
   for (Suspicion& suspicion : suspicions_) {
-    if (suspicion.end.signal == kSigAbrt) suspicion.judge_at = now_;
+    if (!suspicion.end.may_follow()) continue;
+    const bool is_hopeful = suspicion.end.tells_lost_peer && !live_.empty();
+    suspicion.judge_at = is_hopeful ? suspicion.since + policy_.unseen_patience : now_;
   }
   JudgeSuspicions();
 }

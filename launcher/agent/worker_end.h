@@ -19,6 +19,7 @@ struct WorkerEnd {
   int signal = 0;     // 0: it exited by itself
   bool dumped_core = false;
   bool was_told_to_stop = false;  // by us, before its end was seen
+  bool tells_lost_peer = false;   // what it wrote last tells of a peer or a connection that it lost
   std::string message{};          // "killed by signal 9 (SIGKILL)"
   TimePoint at{};                 // this machine's monotonic clock
   int64_t unix_ms = 0;            // the wall clock, for people
@@ -27,6 +28,11 @@ struct WorkerEnd {
 
   // It failed by its own doing: no signal ended it.
   bool has_code_of_its_own() const { return exit_code != 0 && signal == 0; }
+  // Whether a peer that still takes its time to end may be the cause.
+  bool may_follow() const {
+    constexpr int kSigAbrt = 6;  // Linux's; <csignal> is no header for pure code
+    return signal == kSigAbrt || tells_lost_peer;
+  }
 };
 
 // The code as torchrun writes it: of a signal the negative number.

@@ -17,8 +17,8 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr uint64_t kExitingFlag = 0x4;
-// A chain of exceptions has some tracebacks, each with a few lines a frame.
-constexpr size_t kTailLines = 200;
+// What a program that is no Python writes of its end.
+constexpr size_t kLastLines = 5;
 
 // What the worker says of why it ends. None: nothing.
 std::optional<bool> SaysOwnCause(const std::string& error_file, std::string_view words) {
@@ -43,6 +43,11 @@ bool HasSocket(const std::string& folder) {
 
 }  // namespace
 
+bool TellsOfLostPeer(const std::string& error_file, std::string_view words) {
+  const std::optional<bool> says_own = SaysOwnCause(error_file, words);
+  return says_own ? !*says_own : TellsOfLostConnection(LastLines(std::string(words), kLastLines));
+}
+
 bool IsExiting(std::string_view stat) {
   // The name, field 2, may hold blanks and brackets; fields 3 to 9 follow it.
   const size_t name_end = stat.rfind(')');
@@ -62,7 +67,7 @@ std::set<int> EndingWorkers(const std::vector<LivingWorker>& workers, const Tail
   std::set<int> without_socket;
   for (const LivingWorker& worker : workers) {
     const std::string folder = proc + "/" + std::to_string(worker.pid);
-    const std::string words = tail(worker.local_rank, kTailLines, kTailTimeout);
+    const std::string words = tail(worker.local_rank, kEndingTailLines, kTailTimeout);
     const std::optional<bool> says_own = SaysOwnCause(worker.error_file, words);
     if (says_own == false) continue;
     if (says_own || IsExiting(ReadProcFile(folder + "/stat"))) {

@@ -18,6 +18,13 @@ struct LivingWorker {
   std::string error_file;  // "": it may leave none
 };
 
+// A chain of exceptions has some tracebacks, each with a few lines a frame.
+inline constexpr size_t kEndingTailLines = 200;
+
+// Whether a worker says that it has lost a peer or a connection: in its error file or the note
+// beside it, in a traceback at the end of `words`, its stderr, or in the last lines of that.
+bool TellsOfLostPeer(const std::string& error_file, std::string_view words);
+
 // The local ranks of those of `workers` whose end is under way. One of these is enough:
 // - an error file,
 // - a traceback of Python's at the end of stderr,

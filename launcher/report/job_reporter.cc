@@ -112,6 +112,16 @@ void JobReporter::Describe(const WorkerEnd& end,
       });
 }
 
+void JobReporter::AskForLostPeer(const WorkerEnd& end, std::function<void(bool tells)> answer) {
+  const std::string file = record_.Failed(end).report.error_file;
+  workers_files_.Ask<bool>(
+      "lost peer", file, options_.describe_timeout,
+      [file, local_rank = end.local_rank, &logs = logs_] {
+        return TellsOfLostPeer(file, logs.StderrTail(local_rank, kEndingTailLines, kTailTimeout));
+      },
+      [answer = std::move(answer)](std::optional<bool> tells) { answer(tells.value_or(false)); });
+}
+
 void JobReporter::LookForEnding(std::function<void(std::set<int>)> answer) {
   std::vector<LivingWorker> living;
   std::string file;

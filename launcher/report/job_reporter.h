@@ -56,6 +56,9 @@ class JobReporter {
   // inside the call.
   void Describe(const WorkerEnd& end,
                 std::function<void(const rendezvous::FailureReport& report)> answer);
+  // Whether that worker says that it has lost a peer (ending_workers.h). As Describe; false where a
+  // file system hangs.
+  void AskForLostPeer(const WorkerEnd& end, std::function<void(bool tells)> answer);
   // The local ranks of the newest round that live and whose end is under way (ending_workers.h).
   // Answers within seconds, not from inside the call; without any where a file system hangs.
   void LookForEnding(std::function<void(std::set<int>)> answer);

@@ -128,13 +128,6 @@ constexpr std::array<std::string_view, 13> kLostConnection = {
     "process group",    "socket",      "eoferror", "timed out", "timeout", "recv",
     "torch.distributed"};
 
-bool TellsOfLostConnection(std::string_view exception) {
-  std::string text(exception);
-  absl::AsciiStrToLower(&text);
-  return std::ranges::any_of(
-      kLostConnection, [&](std::string_view word) { return text.find(word) != std::string::npos; });
-}
-
 // Of one or several tracebacks the lines that are no frames: exceptions, and what is in between.
 std::vector<std::string> ExceptionLines(std::string_view tracebacks) {
   const std::string text(tracebacks);
@@ -161,15 +154,6 @@ size_t BeginOfTracebacks(std::string_view tail) {
 constexpr size_t kReadLines = 200;
 constexpr size_t kTailLines = 50;
 constexpr Duration kTailsTimeout = std::chrono::milliseconds(500);
-
-std::string LastLines(const std::string& text, size_t count) {
-  size_t begin = text.size();
-  for (; begin > 0; --begin) {
-    const bool is_line = begin < text.size() && text[begin - 1] == '\n';
-    if (is_line && --count == 0) break;
-  }
-  return text.substr(begin);
-}
 
 bool IsBetween(char c, char first, char last) { return c >= first && c <= last; }
 
@@ -328,6 +312,22 @@ std::string WithoutEscapeSequences(const std::string& text) {
     }
   }
   return out;
+}
+
+std::string LastLines(const std::string& text, size_t count) {
+  size_t begin = text.size();
+  for (; begin > 0; --begin) {
+    const bool is_line = begin < text.size() && text[begin - 1] == '\n';
+    if (is_line && --count == 0) break;
+  }
+  return text.substr(begin);
+}
+
+bool TellsOfLostConnection(std::string_view exception) {
+  std::string text(exception);
+  absl::AsciiStrToLower(&text);
+  return std::ranges::any_of(
+      kLostConnection, [&](std::string_view word) { return text.find(word) != std::string::npos; });
 }
 
 bool EndsInTraceback(std::string_view tail) {

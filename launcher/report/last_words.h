@@ -76,6 +76,11 @@ using TailReader = std::function<std::string(int local_rank, size_t max_lines, D
 // character, as Python's coloured tracebacks have them. One that does not end stays.
 std::string WithoutEscapeSequences(const std::string& text);
 
+// The last `count` lines of the text.
+std::string LastLines(const std::string& text, size_t count);
+
+// Whether the text has a word of PyTorch, Gloo, NCCL, stores or sockets for it.
+bool TellsOfLostConnection(std::string_view text);
 // Whether the last that was written is a traceback of Python's with its exception, and neither that
 // nor one that it is chained to tells of a lost connection.
 bool EndsInTraceback(std::string_view tail);

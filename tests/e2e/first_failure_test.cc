@@ -48,9 +48,10 @@ TEST_CASE("first failure: a rank that takes its time to end is blamed as well") 
   }
 }
 
-// Ranks 0 and 1 abort when rank 2 has raised, and rank 2 ends with 3 when both have been reaped.
+// Ranks 0 and 1 abort or end with 1 when rank 2 has raised, and rank 2 ends with 3 when both have
+// been reaped.
 // The launcher makes $ of $$.
-constexpr char kAbortingPeers[] = R"(cd "$1"
+constexpr char kLosingPeers[] = R"(cd "$1"
 if [ $RANK = 2 ]; then
   echo 'Traceback (most recent call last):' >&2
   : > raised
@@ -62,21 +63,25 @@ if [ $RANK = 2 ]; then
 fi
 until [ -e raised ]; do sleep 0.01; done
 echo $$$$ > new$RANK && mv new$RANK pid$RANK
+echo "RuntimeError: Connection closed by peer" >&2
+[ $2 = exit ] && exit 1
 kill -ABRT $$$$)";
 
-TEST_CASE(
-    "first failure: a rank that has raised is blamed before peers that abort, with its code") {
-  Job job;
-  auto ddprun =
-      job.RunRaw({"--standalone", "--nproc_per_node=3", "--report_file=" + job.File("report"),
-                  "/bin/sh", "-c", kAbortingPeers, "sh", job.File("")});
-  CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  const auto report = ParseJson(ReadFile(job.File("report")));
-  REQUIRE(report.has_value());
-  CHECK_MESSAGE(report->get<int>("first_failure.rank") == 2, ddprun->Describe());
-  CHECK_MESSAGE(report->get<int>("first_failure.exit_code") == 3, ddprun->Describe());
-  const auto failures = report->get_child("failures");
-  CHECK_MESSAGE(failures.size() == 3, ddprun->Describe());
+TEST_CASE("first failure: a rank that has raised is blamed before peers that lose it") {
+  for (const char* way : {"abort", "exit"}) {
+    CAPTURE(std::string(way));
+    Job job;
+    auto ddprun =
+        job.RunRaw({"--standalone", "--nproc_per_node=3", "--report_file=" + job.File("report"),
+                    "/bin/sh", "-c", kLosingPeers, "sh", job.File(""), way});
+    CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
+    const auto report = ParseJson(ReadFile(job.File("report")));
+    REQUIRE(report.has_value());
+    CHECK_MESSAGE(report->get<int>("first_failure.rank") == 2, ddprun->Describe());
+    CHECK_MESSAGE(report->get<int>("first_failure.exit_code") == 3, ddprun->Describe());
+    const auto failures = report->get_child("failures");
+    CHECK_MESSAGE(failures.size() == 3, ddprun->Describe());
+  }
 }
 
 // Rank 0 aborts on its node when rank 1 has raised on the other, which ends with 3 when rank 0 has

@@ -118,6 +118,8 @@ void SimAgent::AfterWork() {
 void SimAgent::OnWorkerEnded(launcher::WorkerEnd end, std::optional<int> left_peer) {
   left_peers_[end.pid] = left_peer;
   end.at = now();
+  end.tells_lost_peer =
+      left_peer || (scenario_.follows_by_abort && end.signal == 6 && !end.was_told_to_stop);
   Feed(end);
 }
 

@@ -165,6 +165,62 @@ TEST_CASE("agent: a peer that ends well explains no abort") {
   CHECK(abort.bench.End(2, 0) == "first-success stop:15 describe:0");
 }
 
+WorkerEnd LostEnd(int local_rank) {
+  WorkerEnd end = Bench::EndOf(local_rank, 1);
+  end.tells_lost_peer = true;
+  return end;
+}
+
+// When the failures that the actions ask about are dated, in their order.
+std::vector<TimePoint> DatesIn(const std::vector<AgentAction>& actions) {
+  std::vector<TimePoint> dates;
+  for (const AgentAction& action : actions) {
+    if (const auto* told = std::get_if<DescribeFailure>(&action)) dates.push_back(told->end.at);
+  }
+  return dates;
+}
+
+TEST_CASE("agent: who says that it lost a peer has an end that is under way waited for") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(LostEnd(0)) == "look");
+  CHECK(bench.Step(EndingFound{Bench::AssignmentOf(1), {2}}) == "");
+  CHECK(bench.Pass(999ms) == "");
+  CHECK(bench.Step(Bench::EndOf(2, 1)) == "stop:15 describe:2 describe:0");
+}
+
+TEST_CASE("agent: who says that it lost a peer is the cause where no other ends within 0.3 s") {
+  Bench bench(3);
+  bench.Run();
+  CHECK(bench.Step(LostEnd(0)) == "look");
+  CHECK(bench.Step(EndingFound{Bench::AssignmentOf(1), {}}) == "");
+  CHECK(bench.Pass(299ms) == "");
+  CHECK(bench.Pass(1ms) == "stop:15 describe:0");
+}
+
+TEST_CASE("agent: who ends without a word is dated before those that say that they lost a peer") {
+  for (const int signal : {0, kKill}) {
+    CAPTURE(signal);
+    Bench bench(3);
+    bench.Run();
+    bench.Step(LostEnd(0));
+    bench.Step(EndingFound{Bench::AssignmentOf(1), {}});
+    WorkerEnd cause = Bench::EndOf(2, signal == 0 ? 7 : 137, signal);
+    cause.at = bench.now() + 100ms;
+    const std::vector<TimePoint> dates = DatesIn(bench.core().Step(cause.at, cause));
+    REQUIRE(dates.size() == 2);
+    CHECK(dates[0] == cause.at);
+    CHECK(dates[1] > cause.at);
+  }
+}
+
+TEST_CASE("agent: where all say that they lost a peer the first is the cause, at once") {
+  Bench bench(2);
+  bench.Run();
+  CHECK(bench.Step(LostEnd(1)) == "look");
+  CHECK(bench.Step(LostEnd(0)) == "stop:15 describe:0 describe:1");
+}
+
 // Of the first report among the actions.
 std::optional<rendezvous::FailureReport> ReportIn(const std::vector<AgentAction>& actions) {
   for (const AgentAction& action : actions) {

@@ -103,6 +103,23 @@ TEST_CASE("ending workers: one that tells of a lost connection is none, in its e
   CHECK(machine.Ending().empty());
 }
 
+TEST_CASE("ending workers: who says that it lost a peer, and who does not") {
+  const testing::TempDir dir;
+  const std::string path = dir.File("error.json");
+  const std::string lost = "Traceback (most recent call last):\nRuntimeError: Broken pipe\n";
+  const std::string own = "Traceback (most recent call last):\nValueError: 5\n";
+  CHECK(TellsOfLostPeer("", lost));
+  CHECK(TellsOfLostPeer(path, "step 5\nwhat():  Connection closed by peer\n"));
+  CHECK_FALSE(TellsOfLostPeer(path, own));
+  CHECK_FALSE(TellsOfLostPeer(path, ""));
+  // Long ago.
+  CHECK_FALSE(TellsOfLostPeer(path, "connection lost, again\n1\n2\n3\n4\n5\n"));
+  std::ofstream(path.c_str()) << R"({"message": "ValueError: 5"})";
+  CHECK_FALSE(TellsOfLostPeer(path, lost));
+  std::ofstream(path.c_str()) << R"({"message": "RuntimeError: Broken pipe"})";
+  CHECK(TellsOfLostPeer(path, own));
+}
+
 TEST_CASE("ending workers: one that has closed its sockets, where others have some") {
   Machine machine;
   machine.CloseSocketOf(101);
