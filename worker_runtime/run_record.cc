@@ -111,11 +111,13 @@ void AddGpu(int gpu, RunRecord& record) {
 
 std::string TemporaryPrefix() { return absl::StrCat(".", kRunRecordName, ".tmp-"); }
 
-// Ranks on several hosts may write at one time.
+// Ranks on several hosts may write at one time, and containers may share a host's name and have the
+// same process ids: the time tells these apart.
 std::string TemporaryName() {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  return absl::StrCat(TemporaryPrefix(), host, "-", getpid());
+  return absl::StrCat(TemporaryPrefix(), host, "-", getpid(), "-",
+                      std::chrono::system_clock::now().time_since_epoch().count());
 }
 
 // The lines of ToJson() that tell of the end: outcome, error and ended_at.
@@ -202,45 +204,52 @@ absl::StatusOr<std::string> RunRecordFile::Read() const {
   const absl::StatusOr<int64_t> read = ReadPieces(path_, [&there](absl::string_view piece) {
     if (there.size() <= kMaxRecordBytes) there.append(piece.data(), piece.size());
   });
-  if (!read.ok()) return read.status();
+  if (!read.ok() && !absl::IsNotFound(read.status())) return read.status();
   return there;
 }
 
-absl::Status RunRecordFile::Replace(const std::string& text) {
+absl::StatusOr<bool> RunRecordFile::Replace(const std::string& text, const Check& may_replace) {
+  const auto is_allowed = [&]() -> absl::StatusOr<bool> {
+    if (may_replace == nullptr) return true;
+    const absl::StatusOr<std::string> there = Read();
+    return there.ok() ? absl::StatusOr<bool>(may_replace(*there)) : there.status();
+  };
+  absl::StatusOr<bool> allowed = is_allowed();
+  if (!allowed.ok() || !*allowed) return allowed;
   const std::string temporary = absl::StrCat(directory_, "/", TemporaryName());
-  absl::Status status;
-  {
-    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd.is_open()) return FileError("create", path_);
-    status = ddprun::WriteAll(fd.get(), text, path_);
-    if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path_);
-  }
-  if (status.ok() && std::rename(temporary.c_str(), path_.c_str()) != 0) {
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd.is_open()) return FileError("create", path_);
+  absl::Status status = ddprun::WriteAll(fd.get(), text, path_);
+  if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path_);
+  // Others may have written while the disk was waited for.
+  if (status.ok()) status = (allowed = is_allowed()).status();
+  if (status.ok() && *allowed && std::rename(temporary.c_str(), path_.c_str()) != 0) {
     status = FileError("rename to", path_);
   }
-  if (!status.ok()) {
+  if (!status.ok() || !*allowed) {
     ::unlink(temporary.c_str());
-    return status;
+    return status.ok() ? allowed : status;
   }
   last_ = text;
-  return ddprun::SyncDirectory(directory_);
+  status = ddprun::SyncDirectory(directory_);
+  return status.ok() ? allowed : status;
 }
 
 absl::Status RunRecordFile::Write(const RunRecord& record) {
   if (last_.empty()) {
     RemoveTemporaries(directory_);
-    return Replace(ToJson(record));
+    return Replace(ToJson(record), nullptr).status();
   }
-  const absl::StatusOr<std::string> there = Read();
-  if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
   // Another rank of this run may have written its end.
-  if (there.ok() && WithEndOf(last_, *there) != *there) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("write \"", path_,
-                     "\": another run has written there since this one did, whose record stays; "
-                     "give each run a directory of its own"));
-  }
-  return Replace(ToJson(record));
+  const absl::StatusOr<bool> is_replaced =
+      Replace(ToJson(record), [this](const std::string& there) {
+        return there.empty() || WithEndOf(last_, there) == there;
+      });
+  if (!is_replaced.ok() || *is_replaced) return is_replaced.status();
+  return absl::FailedPreconditionError(
+      absl::StrCat("write \"", path_,
+                   "\": another run has written there since this one did, whose record stays; "
+                   "give each run a directory of its own"));
 }
 
 bool RunRecordFile::Adopt() {
@@ -252,12 +261,11 @@ bool RunRecordFile::Adopt() {
 
 absl::Status RunRecordFile::WriteFailure(const absl::Status& status) {
   if (!SaysRunning(last_)) return absl::OkStatus();
-  const absl::StatusOr<std::string> there = Read();
-  if (!there.ok() && !absl::IsNotFound(there.status())) return there.status();
-  if (!there.ok() || *there != last_) return absl::OkStatus();
   RunRecord end;
   end.End(status, /*was_asked_to_stop=*/false);
-  return Replace(WithEndOf(last_, ToJson(end)));
+  return Replace(WithEndOf(last_, ToJson(end)),
+                 [this](const std::string& there) { return there == last_; })
+      .status();
 }
 
 }  // namespace ddp

@@ -6,11 +6,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/json.h"
 #include "tests/support/temp_dir.h"
+#include "tests/worker_runtime/fsync_hook.h"
 
 namespace ddp {
 namespace {
@@ -203,6 +206,44 @@ TEST_CASE("run record: a later run's record is not ended by another rank of an e
   std::filesystem::remove(dir.File("run.json"));
   REQUIRE(rank1.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
   CHECK_FALSE(std::filesystem::exists(dir.File("run.json")));
+}
+
+// Done once, while the next file is on its way to the disk.
+void DuringWrite(const std::function<void()>& act) {
+  OnFsync() = [act](const std::string&) {
+    OnFsync() = nullptr;
+    act();
+  };
+}
+
+TEST_CASE("run record: what somebody has written while another word was on its way stays") {
+  const TempDir dir;
+  RunRecordFile first(dir.path().string()), other(dir.path().string());
+  RunRecord record;
+  REQUIRE(first.Write(record).ok());
+  REQUIRE(other.Adopt());
+  RunRecord ended = record;
+  ended.End(absl::OkStatus(), false);
+  DuringWrite([&] { CHECK(first.Write(ended).ok()); });
+  CHECK(other.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(ended));
+  RunRecord next = record;
+  next.restart_count = 1;
+  DuringWrite([&] { CHECK(RunRecordFile(dir.path()).Write(next).ok()); });
+  CHECK(absl::IsFailedPrecondition(first.Write(record)));
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(next));
+}
+
+TEST_CASE("run record: two that write at one time, alike in host and process id, both can") {
+  const TempDir dir;
+  RunRecord inner, outer;
+  outer.restart_count = 1;
+  DuringWrite([&] { CHECK(RunRecordFile(dir.path()).Write(inner).ok()); });
+  const absl::Status status = RunRecordFile(dir.path()).Write(outer);
+  CHECK_MESSAGE(status.ok(), std::string(status.message()));
+  CHECK(ReadFile(dir.File("run.json")) == ToJson(outer));
+  const std::filesystem::directory_iterator files(dir.path());
+  CHECK(std::distance(begin(files), end(files)) == 1);
 }
 
 TEST_CASE("run record: what cannot be written is named") {

@@ -4,6 +4,7 @@
 #define DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,7 +70,10 @@ RunRecord MakeRunRecord(ProcessGroup& group, const std::vector<std::string>& arg
 // escaped.
 std::string ToJson(const RunRecord& record);
 
-// The file kRunRecordName in a directory that exists. One call at a time.
+// The file kRunRecordName in a directory that exists. One call at a time. Other processes may write
+// the file as well. It is compared again when the new text is on disk, right before the rename:
+// only what is written between these two calls is lost. A lock would close that gap, but a process
+// that is stopped would hold it, and some network file systems have none.
 class RunRecordFile {
  public:
   explicit RunRecordFile(std::string directory)
@@ -89,9 +93,13 @@ class RunRecordFile {
   absl::Status WriteFailure(const absl::Status& status);
 
  private:
-  // What is in the file; NotFound where there is none.
+  // Of what is in the file.
+  using Check = std::function<bool(const std::string& there)>;
+
+  // What is in the file; empty where there is none.
   absl::StatusOr<std::string> Read() const;
-  absl::Status Replace(const std::string& text);
+  // Whether `text` is there now. Null `may_replace`: whatever there was.
+  absl::StatusOr<bool> Replace(const std::string& text, const Check& may_replace);
 
   const std::string directory_;
   const std::string path_;
