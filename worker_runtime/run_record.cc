@@ -133,9 +133,8 @@ std::string WithEndOf(const std::string& text, const std::string& other) {
   return absl::StrJoin(lines, "\n");
 }
 
-bool SaysRunning(const std::string& text) {
-  return absl::StrContains(text, "\"outcome\"") && WithEndOf(text, ToJson(RunRecord())) == text;
-}
+// `text` as it was before it had an end.
+std::string AsRunning(const std::string& text) { return WithEndOf(text, ToJson(RunRecord())); }
 
 // What a run that was killed while it wrote has left. A young one may be of a run that is writing
 // now. Best effort.
@@ -209,42 +208,40 @@ absl::StatusOr<std::string> RunRecordFile::Read() const {
 }
 
 absl::StatusOr<bool> RunRecordFile::Replace(const std::string& text, const Check& may_replace) {
-  const auto is_allowed = [&]() -> absl::StatusOr<bool> {
-    if (may_replace == nullptr) return true;
-    const absl::StatusOr<std::string> there = Read();
-    return there.ok() ? absl::StatusOr<bool>(may_replace(*there)) : there.status();
-  };
-  absl::StatusOr<bool> allowed = is_allowed();
-  if (!allowed.ok() || !*allowed) return allowed;
   const std::string temporary = absl::StrCat(directory_, "/", TemporaryName());
   const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd.is_open()) return FileError("create", path_);
   absl::Status status = ddprun::WriteAll(fd.get(), text, path_);
   if (status.ok() && ::fsync(fd.get()) != 0) status = FileError("fsync", path_);
-  // Others may have written while the disk was waited for.
-  if (status.ok()) status = (allowed = is_allowed()).status();
-  if (status.ok() && *allowed && std::rename(temporary.c_str(), path_.c_str()) != 0) {
+  bool is_allowed = true;
+  if (status.ok() && may_replace != nullptr) {
+    const absl::StatusOr<std::string> there = Read();
+    status = there.status();
+    is_allowed = there.ok() && may_replace(*there);
+  }
+  if (status.ok() && is_allowed && std::rename(temporary.c_str(), path_.c_str()) != 0) {
     status = FileError("rename to", path_);
   }
-  if (!status.ok() || !*allowed) {
+  if (!status.ok() || !is_allowed) {
     ::unlink(temporary.c_str());
-    return status.ok() ? allowed : status;
+    if (!status.ok()) return status;
+    return false;
   }
-  last_ = text;
+  begun_ = AsRunning(text);
   status = ddprun::SyncDirectory(directory_);
-  return status.ok() ? allowed : status;
+  if (!status.ok()) return status;
+  return true;
 }
 
 absl::Status RunRecordFile::Write(const RunRecord& record) {
-  if (last_.empty()) {
+  if (begun_.empty()) {
     RemoveTemporaries(directory_);
     return Replace(ToJson(record), nullptr).status();
   }
   // Another rank of this run may have written its end.
-  const absl::StatusOr<bool> is_replaced =
-      Replace(ToJson(record), [this](const std::string& there) {
-        return there.empty() || WithEndOf(last_, there) == there;
-      });
+  const absl::StatusOr<bool> is_replaced = Replace(
+      ToJson(record),
+      [this](const std::string& there) { return there.empty() || AsRunning(there) == begun_; });
   if (!is_replaced.ok() || *is_replaced) return is_replaced.status();
   return absl::FailedPreconditionError(
       absl::StrCat("write \"", path_,
@@ -252,20 +249,14 @@ absl::Status RunRecordFile::Write(const RunRecord& record) {
                    "give each run a directory of its own"));
 }
 
-bool RunRecordFile::Adopt() {
-  absl::StatusOr<std::string> there = Read();
-  if (!there.ok() || !SaysRunning(*there)) return false;
-  last_ = *std::move(there);
-  return true;
-}
-
 absl::Status RunRecordFile::WriteFailure(const absl::Status& status) {
-  if (!SaysRunning(last_)) return absl::OkStatus();
+  const auto is_running = [this](const std::string& there) { return there == begun_; };
+  const absl::StatusOr<std::string> there = Read();
+  // What this rank cannot read is no record for it to end.
+  if (begun_.empty() || !there.ok() || !is_running(*there)) return absl::OkStatus();
   RunRecord end;
   end.End(status, /*was_asked_to_stop=*/false);
-  return Replace(WithEndOf(last_, ToJson(end)),
-                 [this](const std::string& there) { return there == last_; })
-      .status();
+  return Replace(WithEndOf(begun_, ToJson(end)), is_running).status();
 }
 
 }  // namespace ddp

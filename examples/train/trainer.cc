@@ -72,14 +72,14 @@ absl::StatusOr<Summary> Trainer::Run() {
 }
 
 absl::Status Trainer::TrainToEnd() {
-  absl::Status status = AgreeOnStatus(communicator_.host(), PrepareOutputs());
+  absl::Status status = ShareRecord();
+  if (status.ok()) status = AgreeOnStatus(communicator_.host(), PrepareOutputs());
   if (status.ok()) status = Prepare();
   // Of a run that goes on once it has loaded: one that is refused leaves the earlier run's record.
   if (status.ok() && options_.resume) {
     status = AgreeOnStatus(communicator_.host(), BeginRecord());
   }
   if (!status.ok()) return status;
-  if (!is_rank0()) AdoptRecord();
   for (int64_t epoch = sampler_.state().epoch; epoch < options_.epochs; ++epoch) {
     sampler_.SetEpoch(epoch);  // another order each epoch; a restored position stays
     if (absl::Status status = TrainEpoch(); !status.ok()) return status;
@@ -101,7 +101,7 @@ absl::Status Trainer::TrainToEnd() {
 void Trainer::FinishRecord(const absl::Status& status) {
   record_.End(status, is_stopping_);
   summary_.record = record_;
-  if (!is_recorded_ || (status.ok() && !is_rank0())) return;
+  if (is_rank0() ? !is_recorded_ : status.ok()) return;
   const std::lock_guard lock(record_mutex_);
   const absl::Status written =
       is_rank0() ? record_file_.Write(record_) : record_file_.WriteFailure(status);
@@ -119,18 +119,27 @@ void Trainer::EndedBy(int signal) {
                                       sigabbrev_np(signal), " before the run was over")));
 }
 
+// Tells all ranks which record rank 0 is about to begin, for them to end should it be killed.
+absl::Status Trainer::ShareRecord() {
+  std::string text = is_rank0() ? ToJson(record_) : "";
+  int64_t size = static_cast<int64_t>(text.size());
+  ddp::Communicator& host = communicator_.host();
+  absl::Status status = host.Broadcast(&size, 1, DType::kInt64, /*root=*/0)->Wait();
+  if (!status.ok()) return status;
+  text.resize(static_cast<size_t>(size));
+  status = host.Broadcast(text.data(), text.size(), DType::kUint8, /*root=*/0)->Wait();
+  if (!status.ok() || is_rank0() || options_.checkpoint_dir.empty()) return status;
+  const std::lock_guard lock(record_mutex_);
+  record_file_.Adopt(std::move(text));
+  return status;
+}
+
 absl::Status Trainer::BeginRecord() {
   if (!is_rank0() || options_.checkpoint_dir.empty()) return absl::OkStatus();
   const std::lock_guard lock(record_mutex_);
   const absl::Status status = record_file_.Write(record_);
   is_recorded_ = status.ok();
   return is_recorded_ ? status : WithAdvice(status, kTakesDirectory);
-}
-
-void Trainer::AdoptRecord() {
-  if (options_.checkpoint_dir.empty()) return;
-  const std::lock_guard lock(record_mutex_);
-  is_recorded_ = record_file_.Adopt();
 }
 
 // Rank 0 finds out before the first step, not after the last, what cannot be written.

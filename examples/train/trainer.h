@@ -59,7 +59,7 @@ class Trainer {
   absl::Status Step();
   void ReportProgress();
   absl::Status BeginRecord();
-  void AdoptRecord();
+  absl::Status ShareRecord();
   absl::Status PlantDrift();
   absl::Status CheckReplicas();
   absl::Status CompareReplicas();
@@ -95,7 +95,7 @@ class Trainer {
   ddp::RunRecordFile record_file_;           // guarded by record_mutex_
   std::vector<ddp::Tensor> device_weights_;  // where the network has them
 
-  bool is_recorded_ = false;    // the record's file was begun
+  bool is_recorded_ = false;    // rank 0: the record's file was begun
   bool is_stopping_ = false;    // the launcher has asked
   int64_t step_ = 0;            // optimizer steps done
   int64_t compared_step_ = -1;  // the last after which CompareReplicas() was called

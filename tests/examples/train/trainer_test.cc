@@ -1,11 +1,15 @@
 #include "examples/train/trainer.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "examples/train/agree_on_status.h"
@@ -26,6 +30,7 @@ using ddprun::testing::ReadFile;
 using ddprun::testing::StepLosses;
 using ddprun::testing::TempDir;
 using ddprun::testing::ThreadGroup;
+using ddprun::testing::WriteFile;
 
 const ImageSet& Training() {
   static const ImageSet set = DrawSet(1, 1200);
@@ -248,6 +253,63 @@ TEST_CASE("trainer: whether to stop that cannot be asked is the run's error") {
   std::fclose(log);
   for (const absl::Status& status : statuses)
     CHECK(status == absl::UnavailableError("rank 7 died"));
+}
+
+// Two ranks, each with options of its own, whose run fails after the first step. `on_parameters` is
+// called where rank 1 sets its model up.
+void FailEach(const Options (&options)[2], const std::function<void(Trainer&)>& on_parameters) {
+  class HookedNetwork : public CpuNetwork {
+   public:
+    using CpuNetwork::CpuNetwork;
+    std::vector<Parameter>& parameters() override {
+      if (hook) std::exchange(hook, nullptr)();
+      return CpuNetwork::parameters();
+    }
+    std::function<void()> hook;
+  };
+  std::FILE* log = std::fopen("/dev/null", "we");
+  ThreadGroup group(2);
+  group.Run([&](ddp::Communicator& communicator) {
+    const Options& mine = options[communicator.rank()];
+    auto network =
+        std::make_unique<HookedNetwork>(Training().pixels_per_image(), mine.hidden, mine.seed);
+    HookedNetwork& hooked = *network;
+    ddp::RunRecord record;
+    if (communicator.rank() == 0) record.started_at = "2026-01-31T08:00:00Z";
+    Trainer trainer(
+        mine, communicator, std::move(network),
+        []() -> absl::StatusOr<bool> { return absl::UnavailableError("rank 7 died"); }, Training(),
+        Test(), log, record);
+    if (communicator.rank() == 1) hooked.hook = [&] { on_parameters(trainer); };
+    CHECK(trainer.Run().status() == absl::UnavailableError("rank 7 died"));
+  });
+  std::fclose(log);
+}
+
+TEST_CASE("trainer: a rank with a directory of its own leaves the record of an earlier run there") {
+  const TempDir dir;
+  Options options[] = {Small(30), Small(30)};
+  options[0].checkpoint_dir = dir.File("0");
+  options[1].checkpoint_dir = dir.File("1");
+  ddp::RunRecord earlier;
+  earlier.started_at = "2026-01-24T08:00:00Z";
+  std::filesystem::create_directory(dir.File("1"));
+  WriteFile(dir.File("1/run.json"), ToJson(earlier));
+  FailEach(options, [](Trainer&) {});
+  CHECK(ReadFile(dir.File("0/run.json")) == Contains("\"rank 7 died\""));
+  CHECK(ReadFile(dir.File("1/run.json")) == ToJson(earlier));
+}
+
+TEST_CASE("trainer: a rank that a signal ends while its model is set up says so in the record") {
+  const TempDir dir;
+  Options options[] = {Small(30), Small(30)};
+  options[0].checkpoint_dir = options[1].checkpoint_dir = dir.File("ck");
+  std::string record;
+  FailEach(options, [&](Trainer& trainer) {
+    trainer.EndedBy(SIGTERM);
+    record = ReadFile(dir.File("ck/run.json"));
+  });
+  CHECK(record == Contains("\"rank 1 was ended by SIGTERM before the run was over\""));
 }
 
 TEST_CASE("trainer: another number of ranks goes on from a checkpoint") {

@@ -84,12 +84,13 @@ class RunRecordFile {
   // over the record of the job's next round; FailedPrecondition then. Other errors name the file,
   // the call and errno.
   absl::Status Write(const RunRecord& record);
-  // For a rank that shares the directory with the one that writes, which has begun the record by
-  // then: from now on WriteFailure() is of that. False: no record is there, or it is not begun.
-  bool Adopt();
-  // A record that was begun here or adopted, and says that it runs, says now that it failed: by any
-  // rank, since the one that writes may have been killed. Does nothing where somebody has written
-  // since. Write() may follow, for a better word on how the run ended.
+  // For the other ranks, which may share the directory: makes WriteFailure() write the end of the
+  // record that rank 0 begins. `text` is ToJson() of that, which rank 0 tells them before it begins
+  // the file, so that no moment is left in which nobody else can end it.
+  void Adopt(std::string text) { begun_ = std::move(text); }
+  // The record that was begun here or adopted, if it is there and says that it runs, says now that
+  // it failed: by any rank, since the one that began it may have been killed. Does nothing
+  // otherwise. Write() may follow, for a better word on how the run ended.
   absl::Status WriteFailure(const absl::Status& status);
 
  private:
@@ -103,7 +104,7 @@ class RunRecordFile {
 
   const std::string directory_;
   const std::string path_;
-  std::string last_;  // what this one wrote or adopted; empty before
+  std::string begun_;  // the record without its end, as written here or adopted; empty before
 };
 
 }  // namespace ddp
