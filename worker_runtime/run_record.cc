@@ -249,13 +249,15 @@ absl::Status RunRecordFile::Write(const RunRecord& record) {
                    "give each run a directory of its own"));
 }
 
-absl::Status RunRecordFile::WriteFailure(const absl::Status& status) {
+absl::Status RunRecordFile::WriteEnd(RunOutcome outcome, absl::string_view error) {
   const auto is_running = [this](const std::string& there) { return there == begun_; };
   const absl::StatusOr<std::string> there = Read();
   // What this rank cannot read is no record for it to end.
   if (begun_.empty() || !there.ok() || !is_running(*there)) return absl::OkStatus();
   RunRecord end;
-  end.End(status, /*was_asked_to_stop=*/false);
+  end.outcome = outcome;
+  end.error = internal::MaskUrls(error);
+  end.ended_at = Now();
   return Replace(WithEndOf(begun_, ToJson(end)), is_running).status();
 }
 

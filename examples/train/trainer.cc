@@ -1,5 +1,7 @@
 #include "examples/train/trainer.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -101,22 +103,26 @@ absl::Status Trainer::TrainToEnd() {
 void Trainer::FinishRecord(const absl::Status& status) {
   record_.End(status, is_stopping_);
   summary_.record = record_;
-  if (is_rank0() ? !is_recorded_ : status.ok()) return;
+  if (options_.checkpoint_dir.empty() || (status.ok() && !is_rank0())) return;
   const std::lock_guard lock(record_mutex_);
   const absl::Status written =
-      is_rank0() ? record_file_.Write(record_) : record_file_.WriteFailure(status);
+      status.ok() ? record_file_.Write(record_)
+                  : record_file_.WriteEnd(ddp::RunOutcome::kFailed, status.message());
   if (!written.ok()) {
     std::fprintf(stderr, "train: warning: the record of the run is out of date: %s\n",
                  std::string(written.message()).c_str());
   }
 }
 
+// A person has stopped the job with SIGINT, or with the terminal, SIGHUP. SIGTERM is a failure: a
+// launcher sends it to the ranks that are left when one was killed, most often before they notice.
 void Trainer::EndedBy(int signal) {
   const std::lock_guard lock(record_mutex_);
-  // Of an error nobody is left to hear.
-  (void)record_file_.WriteFailure(
-      absl::AbortedError(absl::StrCat("rank ", communicator_.rank(), " was ended by SIG",
-                                      sigabbrev_np(signal), " before the run was over")));
+  // The process ends now: nobody is left to hear of an error.
+  (void)record_file_.WriteEnd(
+      signal == SIGTERM ? ddp::RunOutcome::kFailed : ddp::RunOutcome::kStopped,
+      absl::StrCat("rank ", communicator_.rank(), " was ended by SIG", sigabbrev_np(signal),
+                   " before the run was over"));
 }
 
 // Tells all ranks which record rank 0 is about to begin, for them to end should it be killed.
@@ -138,8 +144,7 @@ absl::Status Trainer::BeginRecord() {
   if (!is_rank0() || options_.checkpoint_dir.empty()) return absl::OkStatus();
   const std::lock_guard lock(record_mutex_);
   const absl::Status status = record_file_.Write(record_);
-  is_recorded_ = status.ok();
-  return is_recorded_ ? status : WithAdvice(status, kTakesDirectory);
+  return status.ok() ? status : WithAdvice(status, kTakesDirectory);
 }
 
 // Rank 0 finds out before the first step, not after the last, what cannot be written.

@@ -35,8 +35,8 @@ class Trainer {
 
   // `network` computes where the communicator reduces. `should_stop` is asked after each step.
   // Borrows the rest. `log` gets a few lines per epoch on rank 0, whose `record` is written beside
-  // the checkpoints, when the run begins and when it has ended. That it failed another rank says
-  // there as well, since rank 0 may have been killed.
+  // the checkpoints, when the run begins and when it has ended. The first rank that learns of a
+  // failure writes it there, since rank 0 may have been killed.
   Trainer(const Options& options, ddp::Communicator& communicator, std::unique_ptr<Network> network,
           ShouldStop should_stop, const ImageSet& training, const ImageSet& test, std::FILE* log,
           ddp::RunRecord record = {});
@@ -44,7 +44,7 @@ class Trainer {
   // Trains to the end, or to the step after which it should stop, which it saves; the result is
   // complete on rank 0.
   absl::StatusOr<Summary> Run();
-  // Another thread's word that a signal is about to end the process, for the record.
+  // Writes into the record that a signal is about to end this process. For another thread.
   void EndedBy(int signal);
 
  private:
@@ -95,7 +95,6 @@ class Trainer {
   ddp::RunRecordFile record_file_;           // guarded by record_mutex_
   std::vector<ddp::Tensor> device_weights_;  // where the network has them
 
-  bool is_recorded_ = false;    // rank 0: the record's file was begun
   bool is_stopping_ = false;    // the launcher has asked
   int64_t step_ = 0;            // optimizer steps done
   int64_t compared_step_ = -1;  // the last after which CompareReplicas() was called

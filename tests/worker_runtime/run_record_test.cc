@@ -165,7 +165,7 @@ TEST_CASE("run record: another rank ends the record of one that was killed") {
   record.arguments = {"train", "\"outcome\": \"running\""};
   other.Adopt(ToJson(record));
   REQUIRE(first.Write(record).ok());
-  REQUIRE(other.WriteFailure(absl::UnavailableError("rank 0 \"left\"\n")).ok());
+  REQUIRE(other.WriteEnd(RunOutcome::kFailed, "rank 0 \"left\"\n").ok());
   const std::string text = ReadFile(dir.File("run.json"));
   RunRecord failed = record;
   failed.End(absl::UnavailableError("rank 0 \"left\"\n"), false);
@@ -181,13 +181,13 @@ TEST_CASE("run record: an end that was written stays, but for the word of who be
   REQUIRE(first.Write(record).ok());
   other.Adopt(ToJson(record));
   late.Adopt(ToJson(record));
-  REQUIRE(other.WriteFailure(absl::UnavailableError("rank 2 left")).ok());
-  REQUIRE(late.WriteFailure(absl::UnavailableError("rank 1 left")).ok());
+  REQUIRE(other.WriteEnd(RunOutcome::kFailed, "rank 2 left").ok());
+  REQUIRE(late.WriteEnd(RunOutcome::kFailed, "rank 1 left").ok());
   CHECK(ReadFile(dir.File("run.json")) == Contains("\"rank 2 left\""));
   record.End(absl::OkStatus(), true);
   REQUIRE(first.Write(record).ok());
   CHECK(ReadFile(dir.File("run.json")) == Contains("\"outcome\": \"stopped\""));
-  REQUIRE(first.WriteFailure(absl::UnavailableError("too late")).ok());
+  REQUIRE(first.WriteEnd(RunOutcome::kFailed, "too late").ok());
   CHECK(ReadFile(dir.File("run.json")) == ToJson(record));
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("run record: what an earlier run has left is not ended by a rank of a 
   REQUIRE(RunRecordFile(dir.path()).Write(earlier).ok());
   RunRecordFile other(dir.path());
   other.Adopt(ToJson(record));
-  CHECK(other.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  CHECK(other.WriteEnd(RunOutcome::kFailed, "rank 0 left").ok());
   CHECK(ReadFile(dir.File("run.json")) == ToJson(earlier));
 }
 
@@ -211,10 +211,10 @@ TEST_CASE("run record: a later run's record is not ended by another rank of an e
   rank1.Adopt(ToJson(record));
   record.restart_count = 1;
   REQUIRE(RunRecordFile(dir.path().string()).Write(record).ok());
-  REQUIRE(rank1.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  REQUIRE(rank1.WriteEnd(RunOutcome::kFailed, "rank 0 left").ok());
   CHECK(ReadFile(dir.File("run.json")) == ToJson(record));
   std::filesystem::remove(dir.File("run.json"));
-  REQUIRE(rank1.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  REQUIRE(rank1.WriteEnd(RunOutcome::kFailed, "rank 0 left").ok());
   CHECK_FALSE(std::filesystem::exists(dir.File("run.json")));
 }
 
@@ -235,7 +235,7 @@ TEST_CASE("run record: what somebody has written while another word was on its w
   RunRecord ended = record;
   ended.End(absl::OkStatus(), false);
   DuringWrite([&] { CHECK(first.Write(ended).ok()); });
-  CHECK(other.WriteFailure(absl::UnavailableError("rank 0 left")).ok());
+  CHECK(other.WriteEnd(RunOutcome::kFailed, "rank 0 left").ok());
   CHECK(ReadFile(dir.File("run.json")) == ToJson(ended));
   RunRecord next = record;
   next.restart_count = 1;

@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -117,6 +119,27 @@ TEST_CASE("train: a run that a signal ends says so in its record, and dies of th
         "rank 1 was ended by SIGTERM before the run was over");
   job.rank(0).Signal(SIGKILL);
   job.rank(0).Signal(SIGCONT);
+}
+
+TEST_CASE("train: a run that a person interrupts is recorded as stopped, whoever is left") {
+  for (const int signal : {SIGINT, SIGHUP}) {
+    TempDir dir;
+    StepPipe steps(dir.File("pipe"));
+    Job job(2, Command({"--epochs", "100", "--batch_size", "2", "--checkpoint_dir", dir.File("ck"),
+                        "--step_log", dir.File("pipe")}));
+    REQUIRE_MESSAGE(steps.WaitForSteps(5), job.Stderr());
+    job.rank(1).Signal(signal);
+    CHECK(job.rank(1).Wait() == 128 + signal);
+    REQUIRE(Eventually([&] {
+      steps.Read(4096);
+      return job.rank(0).Wait(std::chrono::milliseconds(0)).has_value();
+    }));
+    CHECK(job.rank(0).err() == Contains(") failed: rank 1 "));
+    const std::string record = ReadFile(dir.File("ck/run.json"));
+    CAPTURE(record);
+    CHECK(record == Contains(std::string("\"outcome\": \"stopped\",\n  \"error\": \"rank 1 was ")));
+    CHECK(record == Contains(std::string("ended by SIG") + sigabbrev_np(signal)));
+  }
 }
 
 TEST_CASE("train: a run that may not go on from a checkpoint leaves the record of who saved it") {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ddp/process_group.h"
 
 namespace ddp {
@@ -37,7 +38,7 @@ struct RunRecord {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
   RunOutcome outcome = RunOutcome::kRunning;
-  std::string error;       // of kFailed, its URLs without passwords
+  std::string error;       // why it did not end by itself; its URLs have no passwords
   std::string started_at;  // "2026-01-31T08:00:00Z"
   std::string ended_at;    // empty while it runs
   Pairs versions;          // ddprun, compiler, glibc, kernel, nvidia_driver, cuda, nccl; add yours
@@ -84,14 +85,15 @@ class RunRecordFile {
   // over the record of the job's next round; FailedPrecondition then. Other errors name the file,
   // the call and errno.
   absl::Status Write(const RunRecord& record);
-  // For the other ranks, which may share the directory: makes WriteFailure() write the end of the
-  // record that rank 0 begins. `text` is ToJson() of that, which rank 0 tells them before it begins
-  // the file, so that no moment is left in which nobody else can end it.
+  // For the other ranks, which may share the directory: WriteEnd() ends the record that rank 0
+  // begins. `text` is ToJson() of that. Rank 0 tells it to them before it begins the file, so that
+  // somebody can end it from then on.
   void Adopt(std::string text) { begun_ = std::move(text); }
-  // The record that was begun here or adopted, if it is there and says that it runs, says now that
-  // it failed: by any rank, since the one that began it may have been killed. Does nothing
-  // otherwise. Write() may follow, for a better word on how the run ended.
-  absl::Status WriteFailure(const absl::Status& status);
+  // Writes into the record that was begun here or adopted how the run has ended. Any rank may,
+  // since the one that began it may have been killed. Does nothing if the file is another run's or
+  // has an end: the first word stays, as later errors may be its consequences. Only Write()
+  // replaces it.
+  absl::Status WriteEnd(RunOutcome outcome, absl::string_view error);
 
  private:
   // Of what is in the file.
