@@ -94,9 +94,9 @@ int RunRank(const train::Options& options, ddp::ProcessGroup& group,
   train::Trainer trainer(
       options, communicator, *std::move(network), [&group] { return group.ShouldStop(); },
       data->training, data->test, stdout, *std::move(record));
-  signals.Say([&trainer](int signal) { trainer.EndedBy(signal); });
+  signals.SetLastWord([&trainer](int signal) { trainer.EndedBy(signal); });
   absl::StatusOr<train::Summary> summary = trainer.Run();
-  signals.Say(nullptr);
+  signals.SetLastWord(nullptr);
   if (!summary.ok()) return Fail(group, summary.status());
   if (group.rank() == 0 && !options.summary_file.empty()) {
     summary->restart_count = group.restart_count();

@@ -1,14 +1,33 @@
 #include "examples/train/signal_watch.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstring>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 namespace train {
+namespace {
+
+// The kernel sends the signal anew then. A word takes milliseconds unless its file system hangs.
+void SendInTwoSeconds(int signal) {
+  struct sigevent event {};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = signal;
+  const itimerspec limit{.it_interval = {}, .it_value = {.tv_sec = 2, .tv_nsec = 0}};
+  timer_t timer{};
+  if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) {
+    timer_settime(timer, 0, &limit, nullptr);
+  }
+}
+
+}  // namespace
 
 struct SignalWatch::Shared {
   std::mutex mutex;
@@ -31,10 +50,16 @@ SignalWatch::SignalWatch() : shared_(std::make_shared<Shared>()) {
       int signal = 0;
       while (sigwait(&watched, &signal) != 0) {
       }
-      // A second one ends the process at once, should a file system hang.
+      // A second one ends the process at once.
       pthread_sigmask(SIG_UNBLOCK, &watched, nullptr);
+      SendInTwoSeconds(signal);
       const std::lock_guard lock(shared->mutex);
-      if (shared->word != nullptr) shared->word(signal);
+      try {
+        if (shared->word != nullptr) shared->word(signal);
+      } catch (const std::exception& error) {  // the signal ends the process, not std::terminate()
+        std::fprintf(stderr, "train: warning: the last word before SIG%s failed: %s\n",
+                     sigabbrev_np(signal), error.what());
+      }
       kill(getpid(), signal);
       pause();
     }).detach();
@@ -43,7 +68,7 @@ SignalWatch::SignalWatch() : shared_(std::make_shared<Shared>()) {
   }
 }
 
-void SignalWatch::Say(Word word) {
+void SignalWatch::SetLastWord(Word word) {
   const std::lock_guard lock(shared_->mutex);
   shared_->word = std::move(word);
 }
