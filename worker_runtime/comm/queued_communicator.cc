@@ -189,7 +189,7 @@ bool QueuedCommunicator::AwaitFor(State& state, std::chrono::milliseconds patien
 std::string QueuedCommunicator::WhoIsMissing(const State& state) const {
   const std::lock_guard lock(mutex_);
   if (state.is_done || !is_executing_) return "";
-  // Of one that is not at the head yet these hold up what is.
+  // Of an operation that is not at the head yet: these hold up the head, for which it waits.
   const std::vector<int> late = engine_->LateRanks();
   return late.empty() ? "" : absl::StrCat(NameRanks(late), " did not arrive");
 }
