@@ -6,11 +6,11 @@
 
 #include <future>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "tests/support/contains.h"
+#include "tests/support/odd_stores.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 
@@ -69,24 +69,11 @@ TEST_CASE("form group: a rank that can use no key tells rank 0 at once") {
   CHECK(leader.message() == "rank 1: " + std::string(status.message()));
 }
 
-// Where the first key would be set there is no memory.
-class ShortStore final : public PrefixStore {
- public:
-  explicit ShortStore(Store& store) : PrefixStore("", store) {}
-  absl::Status Set(const std::string& key, const std::string& value) override {
-    if (!std::exchange(has_thrown_, true)) throw std::bad_alloc();
-    return PrefixStore::Set(key, value);
-  }
-
- private:
-  bool has_thrown_ = false;
-};
-
 TEST_CASE("form group: a rank without memory says so, also to rank 0") {
   const auto server = ddprun::testing::StartStoreServer();
   auto store = Store::Connect("127.0.0.1", server->port(), std::chrono::seconds(60));
   REQUIRE(store.ok());
-  ShortStore scarce(**store);
+  ddprun::testing::ShortStore scarce(**store);
   const absl::Status status = FormGroup(scarce, MemberOf(1)).status();
   CHECK(absl::IsResourceExhausted(status));
   CHECK(status.message() == Contains("form a group of 2 ranks: Cannot allocate memory (ENOMEM)"));

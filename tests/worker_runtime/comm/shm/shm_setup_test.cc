@@ -6,11 +6,11 @@
 
 #include <future>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
 #include "tests/support/contains.h"
+#include "tests/support/odd_stores.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 
@@ -70,23 +70,10 @@ TEST_CASE("shm set-up: a rank that has no descriptor to come with tells the firs
   CHECK(third.message() == Contains(std::string(told.message())));
 }
 
-// Where the first key would be set there is no memory.
-class ShortStore final : public PrefixStore {
- public:
-  explicit ShortStore(Store& store) : PrefixStore("", store) {}
-  absl::Status Set(const std::string& key, const std::string& value) override {
-    if (!std::exchange(has_thrown_, true)) throw std::bad_alloc();
-    return PrefixStore::Set(key, value);
-  }
-
- private:
-  bool has_thrown_ = false;
-};
-
 TEST_CASE("shm set-up: a first rank without memory tells those who come later") {
   const Node node;
   const auto store = node.Connect();
-  ShortStore scarce(*store);
+  ddprun::testing::ShortStore scarce(*store);
   const absl::Status first = Node::Join(scarce, 0);
   CHECK_MESSAGE(absl::IsResourceExhausted(first), first.ToString());
   CHECK(Node::Join(scarce, 1).message() ==

@@ -1,4 +1,5 @@
-// A link that is made where OpenSSL finds no memory.
+// A link that is made where OpenSSL finds no memory. A file is a process of its own, and OpenSSL
+// takes other functions for memory only before its first use.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
