@@ -36,7 +36,8 @@ class Engine {
   virtual absl::Status peer_error() const = 0;
   // The process of `rank` where it is known to be one of this node; else 0. Safe from any thread.
   virtual pid_t ProcessOf(int rank) const = 0;
-  // Ranks that are known to be behind this one, within the Run() under way. Safe from any thread.
+  // Ranks that are known not to have entered the operation of the Run() under way. Safe from any
+  // thread.
   virtual std::vector<int> LateRanks() const { return {}; }
 };
 

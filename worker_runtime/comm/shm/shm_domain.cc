@@ -68,6 +68,10 @@ absl::Status ShmDomain::Finish(const Op& op, uint32_t step) {
 
 absl::Status ShmDomain::Agree(const Op& op, const Location& location, uint32_t step) {
   entry(index_, step) = {RecordOf(op), location};
+  // One in pieces meets for each.
+  if (std::exchange(entered_sequence_, op.sequence) != op.sequence) {
+    entered_step_.store(step, std::memory_order_release);
+  }
   absl::Status status = Meet(op, step);
   if (!status.ok()) return status;
   // Compared with the first rank's, so that all ranks find the same words.
@@ -187,9 +191,10 @@ absl::Status ShmDomain::WhyHopeless(uint32_t step, const Op& op, bool is_arrival
         ranks_[static_cast<size_t>(gone[0])]);
   }
   if (missing.empty() || Clock::now() < op.deadline) return absl::OkStatus();
+  const bool has_entered = !is_arrival || step != entered_step_.load(std::memory_order_relaxed);
   return absl::DeadlineExceededError(
       absl::StrCat(Describe(op), " timed out after ", NameDuration(op.timeout), ": ",
-                   NameRanks(missing), is_arrival ? " did not arrive" : " did not finish"));
+                   NameRanks(missing), has_entered ? " did not finish" : " did not arrive"));
 }
 
 std::string ShmDomain::NameGone(const std::vector<int>& indices) const {
@@ -244,10 +249,11 @@ absl::Status ShmDomain::PeerError() const {
 }
 
 std::vector<int> ShmDomain::LateRanks() const {
-  const uint32_t own = flag(index_, true).value.load(std::memory_order_acquire);
+  const uint32_t entered = entered_step_.load(std::memory_order_acquire);
   std::vector<int> late;
   for (int i = 0; i < size(); ++i) {
-    if (!flag(i, true).HasReached(own)) late.push_back(ranks_[static_cast<size_t>(i)]);
+    if (i == index_ || flag(i, true).HasReached(entered)) continue;
+    late.push_back(ranks_[static_cast<size_t>(i)]);
   }
   return late;
 }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -94,7 +95,7 @@ class ShmDomain {
   void MarkLeft() { SetPresence(index_, Presence::kLeft); }
   // A rank that has left is not dead.
   void MarkGone(int index);
-  // Those that have not arrived where this rank has.
+  // Those that have not entered the operation in which this rank is.
   std::vector<int> LateRanks() const;
   // Of a rank that is a member; else 0.
   pid_t ProcessOf(int rank) const;
@@ -141,6 +142,8 @@ class ShmDomain {
   const int index_;
   std::optional<bool> has_core_;  // each rank its own; known once all have met
   uint32_t step_ = 0;
+  uint64_t entered_sequence_ = 0;           // of the last operation
+  std::atomic<uint32_t> entered_step_ = 0;  // its first
   Clock::time_point next_move_;
   std::function<void(const Op&)> on_stuck_;
   uint64_t stuck_sequence_ = 0;  // the last operation for which it was called

@@ -5,17 +5,22 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/unique_fd.h"
+#include "tests/support/contains.h"
 #include "worker_runtime/comm/shm/shm_layout.h"
 
 namespace ddp::internal {
 namespace {
+
+using ddprun::testing::Contains;
 
 // Every rank's view of one memory, all in this process.
 struct Views {
@@ -73,6 +78,36 @@ TEST_CASE("shm domain: of failures told at once every rank hears the same one, w
     CHECK(Told(*views.ranks[0]) == Told(*views.ranks[1]));
     CHECK(Told(*views.ranks[0]) == Told(*views.ranks[2]));
   }
+}
+
+// Rank 1 stays where it is: one step behind, or more.
+TEST_CASE("shm domain: a rank that has entered the operation is not late in its further steps") {
+  Views views(2);
+  ShmDomain &first = *views.ranks[0], &second = *views.ranks[1];
+  Op op;
+  op.kind = OpKind::kBarrier;
+  op.sequence = 1;
+  op.deadline = Clock::now() + std::chrono::hours(1);
+  auto entered = std::async(std::launch::async,
+                            [&] { return second.Agree(op, Location(), second.NextStep()); });
+  REQUIRE(first.Agree(op, Location(), first.NextStep()).ok());
+  REQUIRE(entered.get().ok());
+  CHECK(first.LateRanks().empty());
+
+  op.deadline = Clock::now();
+  absl::Status status = first.Meet(op, first.NextStep());
+  CHECK(first.LateRanks().empty());
+  CHECK(status.message() == Contains("rank 1 did not finish"));
+  // Of an operation that is done in pieces, each after a meeting of its own.
+  status = first.Agree(op, Location(), first.NextStep());
+  CHECK(first.LateRanks().empty());
+  CHECK(status.message() == Contains("rank 1 did not finish"));
+
+  op.sequence = 2;
+  status = first.Agree(op, Location(), first.NextStep());
+  CHECK(first.LateRanks() == std::vector<int>{1});
+  CHECK(status.message() == Contains("rank 1 did not arrive"));
+  CHECK(second.LateRanks().empty());
 }
 
 }  // namespace
