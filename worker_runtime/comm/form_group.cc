@@ -168,12 +168,15 @@ absl::StatusOr<Decision> Follow(Store& store, const GroupMember& member,
 // Of a rank that can announce nothing: rank 0 waits for what each announces, the others for rank
 // 0's decision alone. Best effort: at worst they wait for their timeout.
 void TellFailure(Store& store, int rank, const absl::Status& status) {
-  if (rank != 0) {
-    (void)store.Set(CapabilitiesKey(rank), EncodeFailure(status));
-    return;
+  try {
+    if (rank != 0) {
+      (void)store.Set(CapabilitiesKey(rank), EncodeFailure(status));
+      return;
+    }
+    const std::string told = absl::StrCat("rank 0: ", status.message());
+    (void)store.Set(kPlanKey, EncodeFailure(absl::Status(status.code(), told)));
+  } catch (const std::bad_alloc&) {  // which may be what it would tell
   }
-  const std::string told = absl::StrCat("rank 0: ", status.message());
-  (void)store.Set(kPlanKey, EncodeFailure(absl::Status(status.code(), told)));
 }
 
 Endpoint EndpointOf(int rank, const Capabilities& capabilities) {
@@ -324,13 +327,15 @@ absl::StatusOr<FormedGroup> FormWithMemory(Store& store, const GroupMember& memb
 }  // namespace
 
 absl::StatusOr<FormedGroup> FormGroup(Store& store, const GroupMember& member) {
+  // Made while there is memory for it.
+  const absl::Status no_memory =
+      NoMemory(absl::StrCat("form a group of ", member.world_size, " ranks"));
   try {
     return FormWithMemory(store, member);
   } catch (const std::bad_alloc&) {
-    absl::Status status = NoMemory(absl::StrCat("form a group of ", member.world_size, " ranks"));
-    TellFailure(store, member.rank, status);
-    TellNoLinks(store, member.rank, status);
-    return status;
+    TellFailure(store, member.rank, no_memory);
+    TellNoLinks(store, member.rank, no_memory);
+    return no_memory;
   }
 }
 

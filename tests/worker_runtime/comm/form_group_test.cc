@@ -81,5 +81,16 @@ TEST_CASE("form group: a rank without memory says so, also to rank 0") {
   CHECK(leader.message() == "rank 1: " + std::string(status.message()));
 }
 
+TEST_CASE("form group: a rank that has no memory to tell anybody ends all the same") {
+  const auto server = ddprun::testing::StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), std::chrono::seconds(60));
+  REQUIRE(store.ok());
+  ddprun::testing::ShortStore scarce(**store, 100);
+  for (const int rank : {0, 1}) {
+    const absl::Status status = FormGroup(scarce, MemberOf(rank)).status();
+    CHECK_MESSAGE(absl::IsResourceExhausted(status), status.ToString());
+  }
+}
+
 }  // namespace
 }  // namespace ddp::internal

@@ -252,8 +252,20 @@ class Leader {
 
 // Best effort: at worst the others wait for their timeout.
 absl::Status Told(Store& store, const std::string& key, absl::Status status) {
-  (void)store.Set(key, absl::StrCat(kFailed, status.message()));
+  try {
+    (void)store.Set(key, absl::StrCat(kFailed, status.message()));
+  } catch (const std::bad_alloc&) {  // which may be what it would tell
+  }
   return status;
+}
+
+// Likewise, of a rank that is not the first.
+void TellNotJoined(Store& store, const std::string& key, int rank, const absl::Status& why) {
+  try {
+    (void)store.Set(FollowerKey(key),
+                    absl::StrCat("rank ", rank, " did not join: ", why.message()));
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 // Of what the first rank has left in place of its address.
@@ -347,11 +359,13 @@ absl::StatusOr<ShmGroup> Follow(Store& store, const std::string& key, std::vecto
 // As JoinShmGroup(), and tells nobody of an error.
 absl::StatusOr<ShmGroup> Join(Store& store, const std::string& key, std::vector<int> ranks,
                               int index, Clock::time_point deadline) {
+  // Made while there is memory for it.
+  const absl::Status no_memory = NoMemory("join the shared memory of this node");
   try {
     return index == 0 ? Lead(store, key, std::move(ranks), deadline)
                       : Follow(store, key, std::move(ranks), index, deadline);
   } catch (const std::bad_alloc&) {
-    return NoMemory("join the shared memory of this node");
+    return no_memory;
   }
 }
 
@@ -362,11 +376,7 @@ absl::StatusOr<ShmGroup> JoinShmGroup(Store& store, const std::string& key, std:
   const int rank = ranks[static_cast<size_t>(index)];
   auto group = Join(store, key, std::move(ranks), index, deadline);
   if (!group.ok() && index == 0) return Told(store, key, group.status());
-  if (!group.ok()) {
-    // Best effort, as Told().
-    (void)store.Set(FollowerKey(key),
-                    absl::StrCat("rank ", rank, " did not join: ", group.status().message()));
-  }
+  if (!group.ok()) TellNotJoined(store, key, rank, group.status());
   return group;
 }
 

@@ -280,7 +280,10 @@ absl::StatusOr<ChainLinks> MakeLinks(Store& store, const Endpoint& self, const E
 }  // namespace
 
 void TellNoLinks(Store& store, int rank, const absl::Status& why) {
-  (void)store.Set(PortKey(rank), absl::StrCat(kFailed, why.message()));
+  try {
+    (void)store.Set(PortKey(rank), absl::StrCat(kFailed, why.message()));
+  } catch (const std::bad_alloc&) {  // which may be what it would tell
+  }
 }
 
 absl::StatusOr<ChainLinks> ConnectChain(Store& store, const Endpoint& self,

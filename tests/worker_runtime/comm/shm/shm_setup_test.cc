@@ -80,5 +80,14 @@ TEST_CASE("shm set-up: a first rank without memory tells those who come later") 
         "rank 4, which holds this node's shared memory, has none: " + std::string(first.message()));
 }
 
+TEST_CASE("shm set-up: a rank that has no memory to tell anybody ends all the same") {
+  const Node node;
+  const auto store = node.Connect();
+  ddprun::testing::ShortStore scarce(*store, 100);
+  CHECK(absl::IsResourceExhausted(Node::Join(scarce, 0)));
+  REQUIRE(PrefixStore("", *store).Set("node/4", "failed for a reason").ok());
+  CHECK(Node::Join(scarce, 1).message() == Contains("has none: for a reason"));
+}
+
 }  // namespace
 }  // namespace ddp::internal
