@@ -2,6 +2,7 @@
 #ifndef DDPRUN_TESTS_SUPPORT_ODD_STORES_H_
 #define DDPRUN_TESTS_SUPPORT_ODD_STORES_H_
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <string>
@@ -25,6 +26,23 @@ class ShortStore final : public ddp::PrefixStore {
 
  private:
   int left_;
+};
+
+// Notes whether it is asked, and how long its clones may take to answer.
+class AskedStore final : public ddp::PrefixStore {
+ public:
+  explicit AskedStore(ddp::Store& store) : PrefixStore("", store) {}
+  absl::StatusOr<bool> Check(const std::vector<std::string>& keys) override {
+    has_been_asked = true;
+    return PrefixStore::Check(keys);
+  }
+  absl::StatusOr<std::unique_ptr<ddp::Store>> Clone(Milliseconds timeout) const override {
+    longest = std::max(longest, timeout);
+    return PrefixStore::Clone(timeout);
+  }
+
+  bool has_been_asked = false;
+  mutable Milliseconds longest{0};
 };
 
 }  // namespace ddprun::testing

@@ -20,6 +20,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "worker_runtime/comm/look_for_word.h"
 #include "worker_runtime/comm/make_nonce.h"
 #include "worker_runtime/comm/nonce.h"
 #include "worker_runtime/comm/refused.h"
@@ -191,7 +192,8 @@ class Leader {
     if (ready < 0) return absl::OkStatus();
     // A second in which nobody came: who cannot come has a connection to the store alone.
     if (ready == 0 && Clock::now() < deadline) {
-      if (absl::Status status = FollowersWord(store, key); !status.ok()) return status;
+      const auto word = LookForWord(store, FollowerKey(key), deadline);
+      if (word.has_value()) return absl::UnavailableError(*word);
     }
     std::vector<Stranger> remaining;
     for (size_t i = 0; i < strangers_.size(); ++i) {
@@ -204,16 +206,6 @@ class Leader {
     strangers_ = std::move(remaining);
     const bool has_room = strangers_.size() <= ranks_.size() + 64;
     return polled[0].revents != 0 && has_room ? Accept() : absl::OkStatus();
-  }
-
-  // Ok: no rank has said that it does not come.
-  absl::Status FollowersWord(Store& store, const std::string& key) {
-    if (!is_store_there_) return absl::OkStatus();
-    const auto has = store.Check({FollowerKey(key)});
-    is_store_there_ = has.ok();
-    if (!has.ok() || !*has) return absl::OkStatus();
-    const auto word = store.Get(FollowerKey(key), std::chrono::seconds(1));
-    return word.ok() ? absl::UnavailableError(*word) : absl::OkStatus();
   }
 
   absl::Status Accept() {
@@ -246,7 +238,6 @@ class Leader {
   UniqueFd listener_;
   std::vector<Stranger> strangers_;
   std::vector<bool> has_joined_;
-  bool is_store_there_ = true;  // each question to one that does not answer would wait
   std::vector<PeerLink> links_;
 };
 

@@ -19,6 +19,7 @@
 #include "rendezvous/base/quiet_thread.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "worker_runtime/comm/host_key.h"
+#include "worker_runtime/comm/look_for_word.h"
 #include "worker_runtime/comm/refused.h"
 #include "worker_runtime/comm/tcp/acceptor.h"
 #include "worker_runtime/comm/tcp/sockets.h"
@@ -206,14 +207,10 @@ class Listener {
 };
 
 // Ok: none of `ranks` has said that it cannot connect, or the store does not answer.
-absl::Status WordOf(Store& store, const std::vector<int>& ranks, bool* is_store_there) {
+absl::Status WordOf(const Store& store, const std::vector<int>& ranks, Clock::time_point deadline) {
   for (const int rank : ranks) {
-    if (!*is_store_there) break;  // each question would wait
-    const auto has = store.Check({PortKey(rank)});
-    *is_store_there = has.ok();
-    if (!has.ok() || !*has) continue;
-    const auto word = store.Get(PortKey(rank), std::chrono::seconds(1));
-    if (!word.ok() || !absl::StartsWith(*word, kFailed)) continue;
+    const auto word = LookForWord(store, PortKey(rank), deadline);
+    if (!word.has_value() || !absl::StartsWith(*word, kFailed)) continue;
     return absl::UnavailableError(
         absl::StrCat("rank ", rank, " did not connect: ", word->substr(sizeof kFailed - 1)));
   }
@@ -252,8 +249,7 @@ absl::StatusOr<ChainLinks> MakeLinks(Store& store, const Endpoint& self, const E
     links.push_back(std::move(*link));
   }
   if (listener != nullptr) {
-    auto peers = listener->Finish(
-        [&, is_store_there = true]() mutable { return WordOf(store, to_accept, &is_store_there); });
+    auto peers = listener->Finish([&] { return WordOf(store, to_accept, deadline); });
     if (!peers.ok()) return peers.status();
     for (Acceptor::Peer& peer : *peers) {
       const Endpoint& other = peer.rank == previous.rank ? previous : next;

@@ -89,5 +89,16 @@ TEST_CASE("shm set-up: a rank that has no memory to tell anybody ends all the sa
   CHECK(Node::Join(scarce, 1).message() == Contains("has none: for a reason"));
 }
 
+TEST_CASE("shm set-up: a first rank looks for news on a connection of its own") {
+  const Node node;
+  const auto store = node.Connect();
+  ddprun::testing::AskedStore asked(*store);
+  const auto deadline = Clock::now() + std::chrono::seconds(3);
+  CHECK(absl::IsDeadlineExceeded(JoinShmGroup(asked, "node/4", kRanks, 0, deadline).status()));
+  CHECK_FALSE(asked.has_been_asked);
+  CHECK(asked.longest <= std::chrono::seconds(2));
+  CHECK(asked.longest > std::chrono::seconds(0));
+}
+
 }  // namespace
 }  // namespace ddp::internal

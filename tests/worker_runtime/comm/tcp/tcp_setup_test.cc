@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/support/contains.h"
 #include "tests/support/no_memory.h"
+#include "tests/support/odd_stores.h"
 #include "tests/support/scarce_descriptors.h"
 #include "tests/support/store_server.h"
 #include "tests/worker_runtime/comm/tcp/intruder.h"
@@ -247,6 +248,20 @@ TEST_CASE("tcp set-up: who listens for a rank that cannot connect has its reason
   CHECK_MESSAGE(absl::IsUnavailable(told), told.ToString());
   CHECK(told.message() == Contains("rank 1 did not connect: connect to rank 0 at 127.0.0.1: "));
   CHECK(told.message() == Contains("Too many open files"));
+}
+
+TEST_CASE("tcp set-up: who listens looks for news on a connection of its own") {
+  const auto server = StartStoreServer();
+  auto store = Store::Connect("127.0.0.1", server->port(), kTimeout);
+  REQUIRE(store.ok());
+  ddprun::testing::AskedStore asked(**store);
+  const Endpoint lower{0, "host0", "127.0.0.1", {1}}, higher{1, "host1", "127.0.0.1", {2}};
+  const auto links =
+      ConnectChain(asked, lower, {}, higher, nullptr, Clock::now() + std::chrono::seconds(3));
+  CHECK(absl::IsDeadlineExceeded(links.status()));
+  CHECK_FALSE(asked.has_been_asked);
+  CHECK(asked.longest <= std::chrono::seconds(2));
+  CHECK(asked.longest > std::chrono::seconds(0));
 }
 
 TEST_CASE("tcp set-up: a rank that has no memory to take links in ends, and says so") {
