@@ -1,5 +1,6 @@
 #include "worker_runtime/comm/messages/message_driver.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +38,8 @@ void MessageDriver::Run() {
 void MessageDriver::EndForMemory() {
   outgoing_.clear();
   incoming_.clear();
+  // Who connects later is refused: nobody accepts from here on.
+  shutdown(owner_.listener_.get(), SHUT_RDWR);
   {
     const std::lock_guard lock(owner_.mutex_);
     if (owner_.failure_.ok()) owner_.failure_ = no_memory_;

@@ -69,7 +69,8 @@ class MessageDriver {
   };
 
   void RunWithMemory();
-  // Ends all messages, also those that are started later. Allocates nothing.
+  // Ends all messages, also those that are started later, and refuses connections. Allocates
+  // nothing.
   void EndForMemory();
 
   // False when the Messages end.

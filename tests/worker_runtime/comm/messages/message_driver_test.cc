@@ -19,6 +19,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/net/listening_socket.h"
+#include "tests/support/contains.h"
 #include "tests/support/loopback.h"
 #include "tests/support/no_memory.h"
 #include "worker_runtime/comm/messages/messages.h"
@@ -27,6 +28,7 @@ namespace ddp::internal {
 namespace {
 
 using ddprun::UniqueFd;
+using ddprun::testing::Contains;
 
 constexpr std::chrono::seconds kLongest(30);
 constexpr size_t kLargeBytes = size_t{32} << 20;  // more than the sockets between two ranks hold
@@ -227,12 +229,14 @@ TEST_CASE("driver: a message on its way stays whole when another is given up") {
   });
 }
 
-TEST_CASE("driver: without memory what is under way ends, and so does what comes later") {
+TEST_CASE("driver: without memory what is under way ends, and what comes later, from others too") {
   auto listener = ddprun::rendezvous::ListenOn("127.0.0.1", 0);
   REQUIRE(listener.ok());
   const uint16_t port = ddprun::rendezvous::LocalPort(listener->get());
-  Messages messages(0, {.places = {{"127.0.0.1", port}, {"127.0.0.1", port}}}, *std::move(listener),
-                    nullptr, [] { return absl::OkStatus(); });
+  const MessagePeers peers{.places = {{"127.0.0.1", port}, {"127.0.0.1", port}}};
+  const auto group_error = [] { return absl::OkStatus(); };
+  Messages messages(0, peers, *std::move(listener), nullptr, group_error);
+  Messages other(1, peers, UniqueFd(), nullptr, group_error);
   char byte = 0;
   const Message receive{.peer = 1, .data = &byte, .bytes = 1, .timeout = kLongest};
   absl::Status first;
@@ -242,6 +246,11 @@ TEST_CASE("driver: without memory what is under way ends, and so does what comes
   }
   CHECK_MESSAGE(absl::IsResourceExhausted(first), first.ToString());
   CHECK(messages.Start(receive)->Wait() == first);
+
+  const Message send{.is_send = true, .peer = 0, .data = &byte, .bytes = 1, .timeout = kLongest};
+  const absl::Status later = other.Start(send)->Wait();
+  CHECK_MESSAGE(absl::IsUnavailable(later), later.ToString());
+  CHECK(later.message() == Contains("Connection refused"));
 }
 
 }  // namespace
