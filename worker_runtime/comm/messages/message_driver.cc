@@ -129,6 +129,7 @@ void MessageDriver::StartReceive(const Pending& message) {
 void MessageDriver::PostAgain(const Pending& message) {
   {
     const std::lock_guard lock(owner_.mutex_);
+    message->is_accepted = false;
     message->source = -1;
   }
   const auto offer = matching_.Post({message->peer, message->tag, message->id});
@@ -154,6 +155,7 @@ void MessageDriver::Accept(const MessageMatching::Offer& offer, Pending message)
     answer.kind = MessageFrame::kAccept;
     (*link)->accepted[offer.id] = message;
     const std::lock_guard lock(owner_.mutex_);
+    message->is_accepted = true;
     message->source = offer.source;
   }
   (*link)->socket.Queue(answer);
@@ -229,6 +231,8 @@ absl::Status MessageDriver::Hear(Outgoing& link) {
     link.offered.erase(offered);
     if (link.frame.kind == MessageFrame::kAccept) {
       link.accepted.push_back(message);
+      const std::lock_guard lock(owner_.mutex_);
+      message->is_accepted = true;
     } else {
       End(message,
           absl::InvalidArgumentError(absl::StrCat(Describe(*message), ": its receive has room for ",
@@ -305,14 +309,12 @@ void MessageDriver::EndLate() {
   for (const Pending& message : late) {
     if (!pending_.contains(message->id)) continue;  // ended with another's connection
     GiveUp(message);
-    std::string why = absl::StrCat("rank ", message->peer, " has not received it");
-    if (!message->is_send) {
-      why = message->peer < 0 ? "no rank has sent it"
-                              : absl::StrCat("rank ", message->peer, " has not sent it");
-    }
-    End(message,
-        absl::DeadlineExceededError(absl::StrCat(Describe(*message), " timed out after ",
-                                                 NameDuration(message->timeout), ": ", why)));
+    const int peer = std::max(message->peer, message->source);
+    const std::string who = peer < 0 ? "no rank" : absl::StrCat("rank ", peer);
+    End(message, absl::DeadlineExceededError(absl::StrCat(
+                     Describe(*message), " timed out after ", NameDuration(message->timeout), ": ",
+                     who, message->is_send ? " has not received " : " has not sent ",
+                     message->is_accepted ? "all of it" : "it")));
   }
 }
 

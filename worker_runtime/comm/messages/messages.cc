@@ -41,7 +41,10 @@ class MessageWork final : public Work {
   }
   bool was_refused() const override { return message_->id == 0; }
   std::string missing() const override {
-    if (IsDone()) return "";
+    {
+      const std::lock_guard lock(owner_.mutex_);
+      if (message_->is_done || message_->is_accepted) return "";
+    }
     return absl::StrCat(message_->peer < 0 ? "no rank" : NameRanks({message_->peer}),
                         message_->peer < 0  ? " sent it"
                         : message_->is_send ? " did not receive it"

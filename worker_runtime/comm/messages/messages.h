@@ -31,6 +31,7 @@ struct Message {
   Clock::time_point started_at;
   Clock::time_point ended_at;
   bool is_done = false;
+  bool is_accepted = false;  // a receive has met its send, and nothing but data is missing
   int source = -1;
   absl::Status status;
 };

@@ -147,9 +147,10 @@ struct Ranks {
                                .bytes = data.size(),
                                .timeout = timeout});
   }
-  std::unique_ptr<Work> Receive(int at, int from, std::string& data, uint64_t tag) {
+  std::unique_ptr<Work> Receive(int at, int from, std::string& data, uint64_t tag,
+                                std::chrono::milliseconds timeout = kLongest) {
     return ranks[at]->Start(
-        {.peer = from, .tag = tag, .data = data.data(), .bytes = data.size(), .timeout = kLongest});
+        {.peer = from, .tag = tag, .data = data.data(), .bytes = data.size(), .timeout = timeout});
   }
 };
 
@@ -226,6 +227,34 @@ TEST_CASE("driver: a message on its way stays whole when another is given up") {
     CheckOk(ranks.Receive(1, 0, got_next, 2));
     CheckOk(send_next);
     CHECK(got_next == next);
+  });
+}
+
+TEST_CASE("driver: of a message that is on its way nobody is missing") {
+  ForPlainAndSealed([](Ranks& ranks) {
+    std::string large = Bytes(kLargeBytes, 4), got_large(large.size(), '\0'), other = "other";
+    const auto receive = ranks.Receive(1, -1, got_large, 1);
+    CHECK(receive->missing() == "no rank sent it");
+    const auto send_other = ranks.Send(1, 2, other, 1);
+    const auto send = ranks.Send(0, 1, large, 1);
+    REQUIRE(ranks.wire->AwaitHeld());
+    CHECK(receive->missing() == "");
+    CHECK(send->missing() == "");
+    CHECK(send_other->missing() == "rank 2 did not receive it");
+    ranks.wire->Release();
+    CheckOk(receive);
+    CheckOk(send);
+  });
+}
+
+TEST_CASE("driver: a message that times out on its way names who has not sent all of it") {
+  ForPlainAndSealed([](Ranks& ranks) {
+    std::string large = Bytes(kLargeBytes, 4), got_large(large.size(), '\0');
+    const auto receive = ranks.Receive(1, -1, got_large, 1, std::chrono::seconds(3));
+    const auto send = ranks.Send(0, 1, large, 1);
+    REQUIRE(ranks.wire->AwaitHeld());
+    CHECK(receive->Wait().message() ==
+          Contains("timed out after 3 s: rank 0 has not sent all of it"));
   });
 }
 
