@@ -78,7 +78,7 @@ std::unique_ptr<LinkCipher> LinkCipher::Make(const LinkCryptoFunctions& function
   evp_cipher_ctx_st* const context = functions.EVP_CIPHER_CTX_new();
   if (context == nullptr) return nullptr;
   std::unique_ptr<LinkCipher> cipher(new LinkCipher(functions, context));
-  // The library has no other reason to refuse than that there is no memory.
+  // Load() has seen it succeed: what it lacks now is memory.
   const bool is_made = functions.EVP_CipherInit_ex(context, functions.EVP_aes_256_gcm(), nullptr,
                                                    key.data(), nullptr, is_sealing ? 1 : 0) == 1;
   return is_made ? std::move(cipher) : nullptr;
@@ -143,7 +143,21 @@ absl::StatusOr<const LinkCrypto*> LinkCrypto::Load() {
   if (const char* missing = FindAll(*library, functions.get()); missing != nullptr) {
     return Unusable(absl::StrCat(library->path(), " has no ", missing));
   }
-  return new LinkCrypto(std::move(functions));
+  std::unique_ptr<LinkCrypto> crypto(new LinkCrypto(std::move(functions)));
+  if (!crypto->Works()) {
+    return Unusable(absl::StrCat(
+        library->path(), " refuses HMAC with SHA-256 or AES-256-GCM: its configuration may leave ",
+        "them out (openssl.cnf, OPENSSL_CONF, OPENSSL_MODULES)"));
+  }
+  return crypto.release();
+}
+
+bool LinkCrypto::Works() const {
+  try {
+    return Sealing(Derive(Key{}, "")) != nullptr;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 Key LinkCrypto::Derive(const Key& key, std::string_view label) const {
@@ -151,7 +165,7 @@ Key LinkCrypto::Derive(const Key& key, std::string_view label) const {
   info += '\x01';
   Key out{};
   unsigned int size = 0;
-  // It has no other reason to refuse.
+  // As in LinkCipher::Make().
   if (functions_->HMAC(functions_->EVP_sha256(), key.data(), static_cast<int>(key.size()),
                        Bytes(info.data()), info.size(), out.data(), &size) == nullptr) {
     throw std::bad_alloc();

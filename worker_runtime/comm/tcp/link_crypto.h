@@ -49,7 +49,8 @@ class LinkCipher {
 
 class LinkCrypto {
  public:
-  // FailedPrecondition: libcrypto.so.3 is not there, in a sentence that says what to do.
+  // FailedPrecondition: libcrypto.so.3 is not there or does not do what is needed, in a sentence
+  // that says what to do.
   static absl::StatusOr<const LinkCrypto*> OfThisProcess();
 
   // HKDF-Expand with SHA-256 (RFC 5869) of a key that is random already, to 32 bytes. Throws
@@ -66,6 +67,8 @@ class LinkCrypto {
  private:
   explicit LinkCrypto(std::unique_ptr<const LinkCryptoFunctions> functions);
   static absl::StatusOr<const LinkCrypto*> Load();
+  // Whether the library does what it has functions for.
+  bool Works() const;
 
   const std::unique_ptr<const LinkCryptoFunctions> functions_;
 };
