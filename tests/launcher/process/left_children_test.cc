@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/files.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
 
@@ -49,11 +50,10 @@ TEST_CASE("left children: of many some are named, and all ranks") {
 struct Left {
   explicit Left(const std::string& rank, const std::string& mark = "left-children-test")
       : process({"/bin/sleep", "600"}, {.env = {{"RANK", rank}, {kJobMarkVariable, mark}}}) {
-    // Before its exec it has our environment.
-    CHECK(testing::Eventually([this] {
-      std::string name;
-      std::getline(std::ifstream("/proc/" + std::to_string(process.pid()) + "/comm"), name);
-      return name == "sleep";
+    // Before its exec it has our environment, and within it for a moment its own name and none.
+    CHECK(testing::Eventually([&] {
+      const std::string folder = "/proc/" + std::to_string(process.pid());
+      return testing::ReadFile(folder + "/environ").find(mark) != std::string::npos;
     }));
   }
   Subprocess process;
