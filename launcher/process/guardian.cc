@@ -46,6 +46,10 @@ DDPRUN_RAW void Detach(int pipe) {
   const SignalBits all = ~SignalBits{0};
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof(all));
   syscall(SYS_setsid);
+  // What came before was for the agent's process group, in which no worker is: it is not noted.
+  const timespec none = {0, 0};
+  while (syscall(SYS_rt_sigtimedwait, &all, nullptr, &none, sizeof(all)) > 0) {
+  }
   syscall(SYS_prctl, PR_SET_NAME, "ddprun-guard", 0, 0, 0);
   syscall(SYS_chdir, "/");
   if (pipe != kPipeFd) syscall(SYS_dup3, pipe, kPipeFd, O_CLOEXEC);
