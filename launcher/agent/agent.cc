@@ -347,10 +347,10 @@ void Agent::On(const WorkerExited& event) {
   if (timers_) end.message += timers_->WorkerIsGone(event.pid);
   // What comes behind one that is asked about waits for the answer: the core hears of ends in their
   // order. It takes a millisecond mostly.
-  const bool is_told = end.exit_code != 0 && !end.was_told_to_stop &&
-                       (end.signal == 0 || end.signal == SIGABRT) &&
-                       setup_.config.workers_per_node > 1;
-  if (!is_told && ends_asked_ == 0) return Feed(std::move(end));
+  const bool may_tell = end.exit_code != 0 && !end.was_told_to_stop &&
+                        (end.signal == 0 || end.signal == SIGABRT) &&
+                        setup_.config.workers_per_node > 1;
+  if (!may_tell && ends_asked_ == 0) return Feed(std::move(end));
   ++ends_asked_;
   reporter_.AskForLostPeer(end, [this, end](bool tells_lost_peer) mutable {
     --ends_asked_;

@@ -268,8 +268,8 @@ class AgentCore {
   bool are_workers_gone_ = true;
   TimePoint kill_at_{};  // kStopping: SIGKILL
   std::vector<Suspicion> suspicions_;
-  std::optional<std::set<int>>
-      ending_;  // when a worker of this round may have followed; none: not known
+  // When a worker of this round may have followed; none: not known.
+  std::optional<std::set<int>> ending_;
   std::optional<TimePoint> ending_by_;  // AwaitEnding: the round is stopped then
   Contact contact_;
   bool had_contact_ = false;

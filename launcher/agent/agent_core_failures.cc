@@ -45,7 +45,7 @@ bool AgentCore::IsFollowerSuspected() const {
 void AgentCore::SuspectFollower(const WorkerEnd& end) {
   const bool is_first = !IsFollowerSuspected();
   suspicions_.push_back({end, now_ + policy_.ending_patience, now_});
-  if (is_first && !ending_by_) {
+  if (is_first) {
     ending_.reset();
     actions_.push_back(LookForEnding{assignment_});
   }

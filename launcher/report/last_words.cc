@@ -150,6 +150,15 @@ size_t BeginOfTracebacks(std::string_view tail) {
   return at;
 }
 
+// Of the traceback that `tail` ends in, and of those that it is chained to. None: it ends in none.
+std::optional<std::string> LastExceptions(std::string_view tail) {
+  const size_t last = tail.rfind(kTraceback);
+  if (last == std::string_view::npos) return std::nullopt;
+  // What is far from its end was handled: the program has gone on.
+  if (ExceptionLines(tail.substr(last)).size() > 1 + kMostExceptionLines) return std::nullopt;
+  return absl::StrJoin(ExceptionLines(tail.substr(BeginOfTracebacks(tail))), "\n");
+}
+
 // How much of a failing worker's stderr is read, for a traceback may be long, and how much is kept.
 constexpr size_t kReadLines = 200;
 constexpr size_t kTailLines = 50;
@@ -331,17 +340,13 @@ bool TellsOfLostConnection(std::string_view exception) {
 }
 
 bool EndsInTraceback(std::string_view tail) {
-  const size_t last = tail.rfind(kTraceback);
-  if (last == std::string_view::npos) return false;
-  // What is far from its end was handled: the program has gone on.
-  const bool is_at_end = ExceptionLines(tail.substr(last)).size() <= 1 + kMostExceptionLines;
-  return is_at_end && !EndsInLostConnection(tail);
+  const std::optional<std::string> exceptions = LastExceptions(tail);
+  return exceptions && !TellsOfLostConnection(*exceptions);
 }
 
 bool EndsInLostConnection(std::string_view tail) {
-  const size_t begin = BeginOfTracebacks(tail);
-  return begin != std::string_view::npos &&
-         TellsOfLostConnection(absl::StrJoin(ExceptionLines(tail.substr(begin)), "\n"));
+  const std::optional<std::string> exceptions = LastExceptions(tail);
+  return exceptions && TellsOfLostConnection(*exceptions);
 }
 
 bool HasOwnCause(const rendezvous::FailureReport& report) {

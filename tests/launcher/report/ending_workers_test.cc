@@ -113,6 +113,10 @@ TEST_CASE("ending workers: who says that it lost a peer, and who does not") {
   CHECK_FALSE(TellsOfLostPeer(path, own));
   CHECK_FALSE(TellsOfLostPeer(path, ""));
   // Long ago.
+  std::string handled = lost;
+  for (int step = 0; step < 20; ++step) handled += "step " + std::to_string(step) + "\n";
+  CHECK_FALSE(TellsOfLostPeer(path, handled));
+  CHECK_FALSE(EndsInLostConnection(handled));
   CHECK_FALSE(TellsOfLostPeer(path, "connection lost, again\n1\n2\n3\n4\n5\n"));
   std::ofstream(path.c_str()) << R"({"message": "ValueError: 5"})";
   CHECK_FALSE(TellsOfLostPeer(path, lost));
