@@ -337,14 +337,14 @@ TEST_CASE("token: new ones are long, each another, and in files of their owner a
 struct StepNode {
   static constexpr char kFile[] = "folder/.ddprun-7.0-0.token";
   StepNode() { std::filesystem::create_directory(job.File("folder")); }
-  // The second of two, which waits: the head of this step has no address.
+  // The second of two, which waits: nobody listens at the head's address.
   Node Run(std::vector<std::string> options = {}) {
     options.insert(options.begin(), Runfile(kGatedDdprun));
     options.push_back("/bin/true");
     return job.RunProgram(options, {.env = {{"SLURM_JOB_ID", "7"},
                                             {"SLURM_STEP_ID", "0"},
-                                            {"SLURM_JOB_NODELIST", "no-such-host[1-2]"},
-                                            {"SLURM_STEP_NODELIST", "no-such-host[1-2]"},
+                                            {"SLURM_JOB_NODELIST", "127.0.0.[2-3]"},
+                                            {"SLURM_STEP_NODELIST", "127.0.0.[2-3]"},
                                             {"SLURM_NODEID", "1"},
                                             {"SLURM_PROCID", "1"},
                                             {"DDPRUN_CLUSTER", ""},
