@@ -102,10 +102,11 @@ def abort(rank):
 
 
 def exit_in_collective(rank):
-    """Rank 0 ends with works under way that rank 1 never joins."""
+    """Rank 0 ends with works under way that rank 1 never joins, and with a callback that takes its
+    time, and the interpreter's lock again and again."""
     if rank == 0:
         works = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(3)]
-        works[0].get_future()
+        works[0].get_future().then(lambda _: [time.sleep(0.001) for _ in range(500)])
         _kept.extend(works)
 
 

@@ -28,6 +28,10 @@ from ddprun.torch.work import (
 _DRAIN_S = 5.0
 _DRAIN_AT_EXIT_S = 1.0
 
+# How long the callbacks of its futures may take behind that: a thread that comes back from one when
+# the interpreter has ended aborts the process.
+_CALLBACKS_S = 2.0
+
 _groups = weakref.WeakSet()
 
 
@@ -242,7 +246,7 @@ class Group:
             for each in late:
                 each.wait()
         self._dropped.clear()
-        self.completions.close(_left(end))
+        self.completions.close(max(_left(end), _CALLBACKS_S))
         self.owner = _Closed()
 
 
