@@ -54,8 +54,8 @@ constexpr char kSilent[] =
     "/job\": its file system does not answer; a coordinator that is started again in "
     "its place knows of this job only what its nodes still know";
 constexpr char kStays[] =
-    "/job\": its file system does not answer; a record of this job may stay, and the next job of "
-    "this --rdzv_id on this port may take it up as its own past: remove the file first";
+    "/job\": its file system does not answer; delete the file before you use this --rdzv_id on "
+    "this port again, or the next job counts this one's restarts as its own";
 
 // For longer than the evict time, 10 s, and until the job is over.
 std::string HangDisk(Bench& bench) {
