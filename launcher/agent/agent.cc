@@ -81,10 +81,8 @@ int Agent::Run() {
   signals_ = std::make_unique<SignalReceiver>(
       io_, setup_.baseline, BitsOf(setup_.config.more_stop_signals), setup_.config.preempt_signal,
       [this](const ReceivedSignal& signal) { On(signal); });
-  const bool is_first_to_speak = setup_.config.report_node.empty();
-  if (is_first_to_speak &&
-      SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
-    Say("OMP_NUM_THREADS is not set: every worker gets 1; set it to choose");
+  if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
+    log_.NoteOneThread();
   }
   WatchStep();
   guardian_->Watch(io_, [this](const std::string& text) { Say(text); });

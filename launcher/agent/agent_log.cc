@@ -235,6 +235,11 @@ void AgentLog::Note(const WorkerStarted& event) {
   Write(logger_, {"workers started", values, Level::info}, node_, round_);
 }
 
+void AgentLog::NoteOneThread() {
+  Write(logger_, Level::info,
+        "OMP_NUM_THREADS is not set: every worker gets 1; set it to give workers more threads");
+}
+
 std::function<void(const std::string&)> AgentLog::LogStep() const {
   if (!logger_.should_log(Level::debug)) return {};
   return [&logger = logger_, run = Value(node_.run_id)](const std::string& step) {

@@ -34,6 +34,8 @@ class AgentLog {
   void Note(const AgentEvent& event);
   // What the core does not hear: that a worker runs.
   void Note(const WorkerStarted& event);
+  // That nobody has set OMP_NUM_THREADS, so that every worker gets 1.
+  void NoteOneThread();
   // Before it is carried out.
   void Note(const AgentAction& action);
   // For RendezvousOptions::log_step: may be called on any thread while the logger lives. Empty:

@@ -56,6 +56,11 @@ std::string LoopbackText(const std::string& host) {
                       *address & 255);
 }
 
+// Which names where the nodes meet.
+const char* EndpointOption(const LaunchConfig& config) {
+  return config.rendezvous == RendezvousKind::kStatic ? "--master_addr" : "--rdzv_endpoint";
+}
+
 }  // namespace
 
 AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
@@ -128,10 +133,14 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;
   policy.evict_after = config.rendezvous_options.evict_after.value_or(policy.evict_after);
   if (config.is_endpoint_assumed) {
-    policy.meeting_place = absl::StrCat(
-        config.endpoint.host, ":", config.endpoint.port, " (of this host alone, as no ",
-        config.rendezvous == RendezvousKind::kStatic ? "--master_addr" : "--rdzv_endpoint",
-        " was given)");
+    policy.meeting_place =
+        absl::StrCat(config.endpoint.host, ":", config.endpoint.port,
+                     " (of this host alone, as no ", EndpointOption(config), " was given)");
+  } else if (config.nodes.max > 1 && !LoopbackOf(config).empty()) {
+    policy.meeting_place = absl::StrCat(config.endpoint.host, ":", config.endpoint.port,
+                                        " (this machine alone; if nodes are on "
+                                        "others, give ",
+                                        EndpointOption(config), " a host name that all can reach)");
   }
   if (config.rendezvous == RendezvousKind::kStatic) {
     policy.is_static = true;

@@ -205,10 +205,22 @@ absl::StatusOr<ParseResult> CheckOf(CommandLine line, const Environment& environ
   return options;
 }
 
+absl::StatusOr<ParseResult> HelpOf(const std::string& name) {
+  const CommandRow* command = FindCommand(name);
+  if (command != nullptr || name.empty()) return PrintText{HelpText(command)};
+  std::vector<std::string> names;
+  for (const CommandRow& row : CommandTable()) names.emplace_back(row.name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("help ", Quoted(name), ": there is no such command", DidYouMean(name, names),
+                   "; ddprun help lists them"));
+}
+
 absl::StatusOr<ParseResult> CommandOf(const CommandLine& line, const Environment& environment) {
   if (line.command->name == std::string_view("completion")) {
     return PrintText{CompletionText(line.subject)};
   }
+  if (line.command->name == std::string_view("version")) return PrintText{VersionText()};
+  if (line.command->name == std::string_view("help")) return HelpOf(line.subject);
   OptionReader read(line.given);
   ParseResult options = DoctorOptions();
   const std::string_view name = line.command->name;

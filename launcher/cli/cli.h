@@ -17,7 +17,7 @@
 namespace ddprun::launcher {
 
 struct CommandLine {
-  // Not empty: --help, --version or --print_completion, and nothing else is there.
+  // Not empty: what --help, --version or the like print, and nothing else is there.
   std::string print;
   const CommandRow* command = nullptr;  // nullptr: a program is launched
   std::string subject;                  // of the command; empty: it has none
@@ -32,10 +32,13 @@ struct CommandLine {
 // the nearest one.
 absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args);
 
-// Of ddprun itself, or of a command. No line is wider than 80 columns.
+// No line of these is wider than 80 columns. The first: all of a command, or the commands and the
+// commonest options of ddprun itself (nullptr). The second: all of ddprun itself.
 std::string HelpText(const CommandRow* command);
+std::string FullHelpText();
+std::string VersionText();
 
-// --help, --version, a completion: print `text` on stdout and exit 0.
+// A help, the version, a completion: print `text` on stdout and exit 0.
 struct PrintText {
   std::string text;
 };

@@ -55,6 +55,20 @@ bool IsLong(std::string_view word) { return word.size() > 2 && word.starts_with(
 // Without the dashes and the value.
 std::string_view LongName(std::string_view word) { return word.substr(2, word.find('=') - 2); }
 
+bool TakesJob(const CommandRow& command) {
+  return command.argument != nullptr && command.argument == std::string_view("JOB");
+}
+
+const char* ArgumentText(const CommandRow& command) {
+  return TakesJob(command) ? "the id of a job" : "the name of a command";
+}
+
+absl::Status RefuseForeign(const ForeignWord& foreign) {
+  return InvalidArgumentError(absl::StrCat("ddprun has no command '", foreign.word, "'; use ",
+                                           foreign.instead, " (a program of that name is ./",
+                                           foreign.word, ", or -- ", foreign.word, ")"));
+}
+
 // Of a word that no option of the command takes.
 absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
   std::vector<std::string> known;
@@ -63,10 +77,19 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
         absl::StrCat("--", row.name, row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
   }
   // Of `ddprun status --job X`.
-  if (command.takes_job && (word == "--job" || word.starts_with("--job="))) {
+  if (TakesJob(command) && (word == "--job" || word.starts_with("--job="))) {
     return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(word),
                                              "; the job is an argument: ddprun ", command.name,
                                              " JOB"));
+  }
+  if (IsLong(word)) {
+    std::vector<std::string> names;
+    for (const OptionRow& row : command.options) names.emplace_back(row.name);
+    const std::string meant = DidYouMean(LongName(word), names, "--");
+    if (!meant.empty()) {
+      const std::string name = word.substr(0, word.find('='));
+      return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(name), meant));
+    }
   }
   return InvalidArgumentError(
       absl::StrCat(word.starts_with('-') ? "unknown option " : "unexpected argument ", Quoted(word),
@@ -90,7 +113,7 @@ std::vector<const OptionRow*> FindLongIn(std::span<const OptionRow> rows, std::s
 }
 
 // The first word that is neither an option of the command nor an option's value; its size: none.
-size_t FindJob(const CommandRow& command, const std::vector<std::string>& words) {
+size_t FindArgument(const CommandRow& command, const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!word.starts_with('-')) return i;
@@ -188,7 +211,8 @@ class Reading {
     return option;
   }
 
-  // --help, --version and --print_completion end the reading, whatever stands behind them.
+  // --help, --help_all, --version and --print_completion end the reading, whatever stands behind
+  // them.
   CLI::callback_t WhenRead(std::string_view name) {
     if (name == "print_completion") {
       return [this](const CLI::results_t& texts) {
@@ -197,10 +221,12 @@ class Reading {
         return true;
       };
     }
-    if (name != "help" && name != "version") return {};
+    if (name != "help" && name != "help_all" && name != "version") return {};
     return [this, name](const CLI::results_t& texts) {
       if (IsMarked(texts.back())) return true;
-      print_ = name == "help" ? HelpText(command_) : absl::StrCat("ddprun ", kVersion, "\n");
+      print_ = name == "version" ? VersionText()
+               : name == "help"  ? HelpText(command_)
+                                 : FullHelpText();
       throw CLI::Success();
     };
   }
@@ -224,6 +250,11 @@ class Reading {
     const bool is_end_of_options = first == "--";
     if (first.size() > 1 && first[0] == '-' && !is_end_of_options) return Refuse(first);
     // From there on CLI11 has left everything, one word for each of ours.
+    const size_t begin = words_.size() - left.size();
+    if (const OptionRow* option = begin == 0 ? nullptr : PortOption(words_[begin - 1], first)) {
+      return InvalidArgumentError(absl::StrCat("--", option->name, " takes its port after '=': --",
+                                               option->name, "=", first));
+    }
     const Words program = words_.last(left.size()).subspan(is_end_of_options ? 1 : 0);
     line.program.assign(program.begin(), program.end());
     // torchrun's argparse drops one "--" in front of the arguments, or else the one in front of the
@@ -231,6 +262,20 @@ class Reading {
     const bool drops_next = !is_end_of_options && program.size() > 1 && program[1] == "--";
     if (drops_next) line.program.erase(line.program.begin() + 1);
     return line;
+  }
+
+  // The option whose value `word` was meant to be, in `--metrics 9400`: it takes one after its sign
+  // alone.
+  const OptionRow* PortOption(std::string_view before, std::string_view word) const {
+    const size_t port = word.rfind(':') == std::string_view::npos ? 0 : word.rfind(':') + 1;
+    const bool is_port = port < word.size() &&
+                         word.find_first_not_of("0123456789", port) == std::string_view::npos &&
+                         word.find('/') == std::string_view::npos;
+    if (!is_port || !IsLong(before)) return nullptr;
+    const std::vector<const OptionRow*> found = FindLong(LongName(before));
+    const bool stands_alone = found.size() == 1 && found[0]->may_stand_alone &&
+                              before.find('=') == std::string_view::npos;
+    return stands_alone ? found[0] : nullptr;
   }
 
   // What is wrong with an option that CLI11 did not know.
@@ -270,36 +315,36 @@ class Reading {
 }  // namespace
 
 absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
-  const CommandRow* command = nullptr;
-  for (const CommandRow& row : CommandTable()) {
-    if (!args.empty() && args[0] == row.name) command = &row;
+  const CommandRow* command = args.empty() ? nullptr : FindCommand(args[0]);
+  for (const ForeignWord& foreign : ForeignWords()) {
+    if (!args.empty() && args[0] == foreign.word) return RefuseForeign(foreign);
   }
   Words words = args.subspan(command == nullptr ? 0 : 1);
-  const bool has_subject = command != nullptr && command->subject != nullptr;
   std::string subject;
-  if (has_subject && !words.empty()) {
-    for (const std::string& choice : ChoicesIn(command->subject)) {
-      if (words[0] == choice) subject = choice;
-    }
+  bool lacks_subject = false;
+  if (command != nullptr && command->subject != nullptr) {
+    const std::vector<std::string> choices = ChoicesIn(command->subject);
+    const bool is_named = !words.empty() && std::ranges::count(choices, words[0]) > 0;
+    if (is_named || choices.size() == 1) subject = is_named ? words[0] : choices[0];
+    if (is_named) words = words.subspan(1);
+    lacks_subject = subject.empty();
   }
-  const bool is_named = !subject.empty();
-  if (is_named) words = words.subspan(1);
-  std::vector<std::string> without_job(words.begin(), words.end());
-  if (command != nullptr && command->takes_job) {
-    const size_t job = FindJob(*command, without_job);
-    if (job < without_job.size()) {
-      subject = without_job[job];
+  std::vector<std::string> without_argument(words.begin(), words.end());
+  if (command != nullptr && command->argument != nullptr) {
+    const size_t at = FindArgument(*command, without_argument);
+    if (at < without_argument.size()) {
+      subject = without_argument[at];
       if (subject.empty()) {
-        return InvalidArgumentError(
-            absl::StrCat(command->name, " '': expected the id of a job (an unset variable?)"));
+        return InvalidArgumentError(absl::StrCat(command->name, " '': expected ",
+                                                 ArgumentText(*command), " (an unset variable?)"));
       }
-      without_job.erase(without_job.begin() + static_cast<ptrdiff_t>(job));
-      words = without_job;
+      without_argument.erase(without_argument.begin() + static_cast<ptrdiff_t>(at));
+      words = without_argument;
     }
   }
   try {
     absl::StatusOr<CommandLine> line = Reading(command, words).Read();
-    if (has_subject && !is_named && (!line.ok() || line->print.empty())) {
+    if (lacks_subject && (!line.ok() || line->print.empty())) {
       return InvalidArgumentError(absl::StrCat(
           command->name, ": expected ddprun ", command->name, " ", command->subject,
           " [options], the subject first; ddprun ", command->name, " --help tells more"));

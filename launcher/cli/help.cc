@@ -8,13 +8,20 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "launcher/cli/cli.h"
+#include "launcher/cli/option_table.h"
 #include "launcher/process/exit_status.h"
+#include "rendezvous/base/version.h"
 
 namespace ddprun::launcher {
 namespace {
 
 constexpr size_t kWidth = 80;
 constexpr size_t kTextColumn = 30;
+constexpr size_t kCommandColumn = 22;
+
+constexpr const char* kCommonOptions[] = {
+    "nproc_per_node", "nnodes", "rdzv_endpoint", "rdzv_id", "max_restarts",
+    "log_dir",        "tee",    "hang_timeout",  "help_all"};
 
 constexpr char kHead[] =
     "Examples:\n"
@@ -37,6 +44,12 @@ constexpr char kTail[] =
     "\n"
     "Exit codes: that of the first worker that failed (128+n: killed by signal n), or\n";
 
+constexpr char kShortTail[] =
+    "\n"
+    "Dashes and underscores are alike: --nproc-per-node. What follows PROGRAM is the\n"
+    "program's. The exit code is that of the first worker that failed; ddprun's own\n"
+    "codes are in ddprun --help-all.\n";
+
 // `text` from `column` on; the first line begins behind `line`.
 std::string Wrapped(std::string line, const std::string& text, size_t column = kTextColumn) {
   std::string out;
@@ -53,6 +66,14 @@ std::string Wrapped(std::string line, const std::string& text, size_t column = k
     absl::StrAppend(&line, line.size() > column ? " " : "", word);
   }
   return absl::StrCat(out, line, "\n");
+}
+
+std::string OptionText(const std::string& letter, const std::string& name, const std::string& value,
+                       const std::string& help) {
+  const bool has_sign = value.empty() || value.starts_with("[=");
+  return Wrapped(absl::StrCat("  ", letter.empty() ? "" : absl::StrCat("-", letter, ", "), "--",
+                              name, has_sign ? "" : "=", value),
+                 help);
 }
 
 class HelpFormat final : public CLI::Formatter {
@@ -89,11 +110,8 @@ class HelpFormat final : public CLI::Formatter {
 
   std::string make_option(const CLI::Option* option, bool /*is_positional*/) const override {
     const std::vector<std::string>& letters = option->get_snames();
-    const std::string value = option->get_option_text();
-    const bool has_sign = value.empty() || value.starts_with("[=");
-    return Wrapped(absl::StrCat("  ", letters.empty() ? "" : absl::StrCat("-", letters[0], ", "),
-                                "--", option->get_lnames()[0], has_sign ? "" : "=", value),
-                   option->get_description());
+    return OptionText(letters.empty() ? "" : letters[0], option->get_lnames()[0],
+                      option->get_option_text(), option->get_description());
   }
 
   std::string make_subcommand(const CLI::App* command) const override {
@@ -115,15 +133,14 @@ void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
   }
 }
 
-}  // namespace
-
-std::string HelpText(const CommandRow* command) {
+// All of a command, or of ddprun itself.
+std::string TextOf(const CommandRow* command) {
   CLI::App app;
   std::string subject;
   if (command != nullptr && command->subject != nullptr) {
     subject = absl::StrCat(" ", command->subject);
-  } else if (command != nullptr && command->takes_job) {
-    subject = " [JOB]";
+  } else if (command != nullptr && command->argument != nullptr) {
+    subject = absl::StrCat(" [", command->argument, "]");
   }
   app.formatter(std::make_shared<HelpFormat>(subject));
   AddOptions(OptionTable(), app);
@@ -137,5 +154,37 @@ std::string HelpText(const CommandRow* command) {
   while (text.ends_with("\n\n")) text.pop_back();
   return text;
 }
+
+// Without its full stop.
+std::string FirstSentence(const std::string& text) {
+  const size_t end = text.find(". ");
+  return text.substr(0, end == std::string::npos ? text.size() - 1 : end);
+}
+
+// What somebody who has ten minutes needs; it fits a terminal or two.
+std::string ShortHelpText() {
+  std::string text = absl::StrCat(kHead, "\nCommands (ddprun help COMMAND has all of one):\n");
+  for (const CommandRow& row : CommandTable()) {
+    absl::StrAppend(&text, Wrapped(absl::StrCat("  ddprun ", row.name), FirstSentence(row.help),
+                                   kCommandColumn));
+  }
+  absl::StrAppend(&text, "\nCommon options:\n");
+  for (const char* name : kCommonOptions) {
+    const OptionRow& row = *FindOption(name);
+    absl::StrAppend(&text, OptionText(row.letter == 0 ? "" : std::string(1, row.letter), row.name,
+                                      row.is_flag() ? "" : row.value, row.help));
+  }
+  return absl::StrCat(text, kShortTail);
+}
+
+}  // namespace
+
+std::string HelpText(const CommandRow* command) {
+  return command == nullptr ? ShortHelpText() : TextOf(command);
+}
+
+std::string FullHelpText() { return TextOf(nullptr); }
+
+std::string VersionText() { return absl::StrCat("ddprun ", kVersion, "\n"); }
 
 }  // namespace ddprun::launcher

@@ -134,8 +134,8 @@ std::optional<RendezvousKind> ReadBackend(OptionReader& read) {
   if (value->text == "etcd") return RendezvousKind::kEtcd;
   if (value->text == "etcd-v2") {
     read.Refuse(*value,
-                "etcd 3 has its second API no more, or switched off; expected etcd, with the same "
-                "--rdzv_endpoint");
+                "it needs the v2 API, which etcd 3.4 and newer switch off; use --rdzv_backend=etcd "
+                "with the same --rdzv_endpoint");
   } else if (value->text != "static") {
     read.Refuse(*value, absl::StrCat("expected c10d, grpc, etcd or static",
                                      DidYouMean(value->text, {"c10d", "grpc", "etcd", "static"})));
@@ -307,9 +307,11 @@ absl::Status Validate(const LaunchConfig& config) {
                      nodes, "': expected --nnodes=1, or --rdzv_endpoint in place of --standalone"));
   }
   if (config.rendezvous == RendezvousKind::kStatic && config.nodes.is_elastic()) {
-    return InvalidArgumentError(absl::StrCat(config.SourceOf("nnodes"), " '", nodes,
-                                             "' with the static backend: expected a fixed number, "
-                                             "or --rdzv_backend=c10d with --rdzv_endpoint"));
+    const bool is_named = config.sources.contains("rdzv_backend");
+    return InvalidArgumentError(absl::StrCat(
+        config.SourceOf("nnodes"), " '", nodes, "'", is_named ? " with the static backend" : "",
+        ": expected a fixed number, or ", is_named ? "--rdzv_backend=c10d with " : "",
+        "--rdzv_endpoint=HOST:PORT, where the nodes meet"));
   }
   if (config.node_rank && *config.node_rank >= config.nodes.max) {
     return InvalidArgumentError(absl::StrCat(

@@ -162,7 +162,8 @@ constexpr OptionRow kTable[] = {
      true, true},
     {"print_completion", 0, "bash|zsh|tcsh|fish", kOther,
      "Print the completion of the command line for that shell.", false},
-    {"help", 'h', nullptr, kOther, "This text.", false},
+    {"help", 'h', nullptr, kOther, "The commands and the commonest options.", false},
+    {"help_all", 0, nullptr, kOther, "Every command, option and exit code.", false, true},
     {"version", 0, nullptr, kOther, "The version.", false},
 };
 
@@ -288,61 +289,73 @@ constexpr OptionRow kCompletionTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
+constexpr OptionRow kHelpTable[] = {
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
+constexpr OptionRow kVersionTable[] = {
+    {"help", 'h', nullptr, kOptions, "This text.", false},
+};
+
 constexpr CommandRow kCommands[] = {
+    {"status",
+     "Shows what a running job does and what hangs. One sentence comes first, then its ranks, the "
+     "worst first. Without JOB: this user's only job on this machine. Exits with 0 when all is "
+     "well, with 1 when not, with 2 when the job cannot be asked, with 122 when it is asked with "
+     "another token than its own.",
+     kStatusTable, nullptr, "JOB"},
+    {"top", "Shows the same as status, live, in a terminal. q ends it.", kTopTable, nullptr, "JOB"},
+    {"list", "Lists this user's jobs on this machine.", kListTable},
+    {"logs", "Shows the last output of one rank, on any node.", kLogsTable, nullptr, "JOB"},
+    {"dump",
+     "Writes the stacks of all ranks into a folder. It says which ranks wait, where, and which do "
+     "not.",
+     kDumpTable, nullptr, "JOB"},
+    {"stop",
+     "Ends a job on all its nodes. Its workers get SIGTERM and their grace, and ddprun ends with "
+     "143 everywhere. With --after_step they are asked to save and end by themselves, and their "
+     "exit codes count. With --now they are killed. Exits with 0 once the job's coordinator has "
+     "heard it or the job ends anyway, with 1 when only agents on this machine have heard it or "
+     "--after_step comes too late, with 2 when the job cannot be asked.",
+     kStopTable, nullptr, "JOB"},
     {"doctor",
-     "Shows what this machine has for training: NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
+     "Shows what this machine has for training. That is NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
      "toolkit, network, limits; and what each lack means.",
      kDoctorTable},
-    {"coordinator",
-     "Runs the rendezvous of one job apart from its nodes, which name it by "
-     "--rdzv_endpoint=HOST:PORT. It waits for the first of them without end, and ends "
-     "with the job's exit code. Killed and started again on the same address it finds "
-     "the job as it is: workers go on.",
-     kCoordinatorTable},
-    {"status",
-     "Shows what a running job does, who is slow, what hangs and why: one sentence first, then its "
-     "ranks, the worst first. Without JOB: this user's only job on this machine. Exits with 0 when "
-     "all is well, with 1 when not, with 2 when the job cannot be asked, with 122 when it is asked "
-     "with another token than its own.",
-     kStatusTable, nullptr, true},
-    {"top", "The same as status, alive, in a terminal of any size; q ends it.", kTopTable, nullptr,
-     true},
-    {"list", "Lists this user's jobs on this machine.", kListTable},
-    {"stop",
-     "Ends a job on all its nodes, from any of them: its workers get SIGTERM and their grace, and "
-     "ddprun ends with 143 everywhere. With --after_step they are asked to save and end by "
-     "themselves, and their exit codes count. With --now they are killed. Exits with 0 once the "
-     "job's coordinator has heard it "
-     "or the job ends anyway, with 1 when only agents on this machine have heard it or "
-     "--after_step comes too late, with 2 when the job cannot be asked.",
-     kStopTable, nullptr, true},
-    {"logs", "Shows the last of what one rank has written, on whatever node it runs.", kLogsTable,
-     nullptr, true},
-    {"dump",
-     "Writes the stacks of all ranks into a folder, and says who waits where and who does not.",
-     kDumpTable, nullptr, true},
-    {"token",
-     "Makes a job's token, for --token_file or DDPRUN_TOKEN: ddprun token new > job.token. The "
-     "file "
-     "is made readable for its owner alone.",
-     kTokenTable, "new"},
     {"check",
-     "Tries the nodes before a job: each computes, copies and all-reduces by itself, then they "
+     "Measures the nodes before a job. Each computes, copies and all-reduces by itself, then they "
      "all-reduce in pairs, so that two rounds name the one that is slow or broken. The same "
      "command on every node, with a job's options; on one node it compares the ranks. Exits with 0 "
      "when all are well, with 1 when not.",
      kCheckTable},
     {"bench",
-     "Trains a small network on this machine both by DataParallel (one process, a thread for "
-     "each replica) and by DistributedDataParallel (a process for each rank), and shows speed, "
-     "scaling, communication and memory, and what limits. By default it takes less than a "
-     "minute; it needs no data.",
+     "Compares DDP with DataParallel on this machine. It trains a small network both by "
+     "DataParallel (one process, a thread for each replica) and by DistributedDataParallel (a "
+     "process for each rank), and shows speed, scaling, communication and memory, and what limits. "
+     "By default it takes less than a minute; it needs no data.",
      kBenchTable, "dp-ddp"},
+    {"coordinator",
+     "Runs a job's rendezvous apart from its nodes. These name it by --rdzv_endpoint=HOST:PORT. "
+     "It waits for the first of them without end, and ends with the job's exit code. Killed and "
+     "started again on the same address it finds the job as it is: workers go on.",
+     kCoordinatorTable},
+    {"token",
+     "Makes a job's token. It is for --token_file or DDPRUN_TOKEN: ddprun token > job.token. The "
+     "file is made readable for its owner alone.",
+     kTokenTable, "new"},
     {"completion",
-     "Prints the completion of ddprun's command line for one shell, for example into "
+     "Prints the completion for a shell. It goes for example into "
      "~/.local/share/bash-completion/completions/ddprun, a folder of zsh's fpath as _ddprun, or "
      "~/.config/fish/completions/ddprun.fish; tcsh's is for ~/.tcshrc.",
      kCompletionTable, "bash|zsh|tcsh|fish"},
+    {"help", "Shows the commands, or all of one of them.", kHelpTable, nullptr, "COMMAND"},
+    {"version", "Prints the version.", kVersionTable},
+};
+
+constexpr ForeignWord kForeignWords[] = {
+    {"run", "ddprun [options] PROGRAM"},
+    {"launch", "ddprun [options] PROGRAM"},
+    {"jobs", "ddprun list"},
 };
 
 }  // namespace
@@ -362,6 +375,15 @@ std::string VariableOf(const OptionRow& row) {
 }
 
 std::span<const CommandRow> CommandTable() { return kCommands; }
+
+std::span<const ForeignWord> ForeignWords() { return kForeignWords; }
+
+const CommandRow* FindCommand(std::string_view name) {
+  for (const CommandRow& row : kCommands) {
+    if (name == row.name) return &row;
+  }
+  return nullptr;
+}
 
 std::vector<std::string> ChoicesIn(std::string_view text) {
   return absl::StrSplit(absl::string_view(text.data(), text.size()), '|');

@@ -27,17 +27,27 @@ struct OptionRow {
 // `ddprun NAME [options]`, or `ddprun NAME SUBJECT [options]`
 struct CommandRow {
   const char* name;
-  const char* help;
+  const char* help;  // its first sentence fits a line
   std::span<const OptionRow> options;
-  // The word that follows the name, or several to choose from: a|b; nullptr: none.
+  // The word that follows the name, or several to choose from: a|b; nullptr: none. A single one may
+  // be left out.
   const char* subject = nullptr;
-  // A job's id may stand among the options: it becomes the subject.
-  bool takes_job = false;
+  // What may stand among the options, JOB or COMMAND: it becomes the subject.
+  const char* argument = nullptr;
+};
+
+// A first word that is no command here, but one of a program that users come from.
+struct ForeignWord {
+  const char* word;
+  const char* instead;
 };
 
 // Of ddprun itself.
 std::span<const OptionRow> OptionTable();
 std::span<const CommandRow> CommandTable();
+std::span<const ForeignWord> ForeignWords();
+// nullptr when `name` is no command.
+const CommandRow* FindCommand(std::string_view name);
 // In OptionTable; nullptr when `name` (without dashes in front, either spelling) is no option.
 const OptionRow* FindOption(std::string_view name);
 // "PET_NNODES" for nnodes.

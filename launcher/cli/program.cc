@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -50,9 +52,17 @@ absl::Status NotExecutable(const std::string& name, const std::string& why) {
   return absl::PermissionDeniedError(absl::StrCat("program ", Quoted(name), ": ", why));
 }
 
+// From where a relative path was looked up.
+std::string FolderText(const std::string& path) {
+  std::error_code error;
+  const std::string folder = std::filesystem::current_path(error).string();
+  return path.starts_with('/') || error ? "" : absl::StrCat(" in ", Quoted(folder));
+}
+
 absl::Status ErrorOfPath(const std::string& name, int error, Need need) {
   if (IsMissing(error)) {
-    return NotFound(name, "no such file; expected an executable file or a .py script");
+    return NotFound(name, absl::StrCat("no such file", FolderText(name),
+                                       "; expected an executable file or a .py script"));
   }
   if (error == EISDIR) {
     return NotExecutable(
@@ -94,16 +104,10 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
   std::vector<std::string> commands;
   for (const CommandRow& row : CommandTable()) commands.emplace_back(row.name);
   const std::string meant = NearestName(name, commands);
-  // `--dashboard 8080`, `--metrics 8080`: the word behind an option that needs none is the program.
-  const bool is_port = name.find_first_not_of("0123456789") == std::string::npos;
   return NotFound(
-      name, absl::StrCat("not found in PATH; expected a command or the path of a file",
-                         name == "help"  ? "; did you mean 'ddprun --help'?"
-                         : meant.empty() ? ""
-                                         : absl::StrCat("; did you mean 'ddprun ", meant, "'?"),
-                         is_port ? absl::StrCat("; a port stands behind '=': --dashboard=", name,
-                                                " or --metrics=", name)
-                                 : ""));
+      name,
+      absl::StrCat("not found in PATH; expected a command or the path of a file",
+                   meant.empty() ? "" : absl::StrCat("; did you mean 'ddprun ", meant, "'?")));
 }
 
 absl::StatusOr<std::string> FindExecutable(const std::string& name,

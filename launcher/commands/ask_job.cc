@@ -126,9 +126,10 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   const std::string trouble = troubles.empty() ? "" : "; " + absl::StrJoin(troubles, "; ");
   if (jobs.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        "no job of yours ", troubles.empty() ? "runs " : "answers ", WhereJobsAreSought(), trouble,
-        "; on others of its nodes the same command finds it, and from elsewhere "
-        "ddprun status --coordinator=HOST:PORT asks how it is"));
+        job_id.empty() ? "" : absl::StrCat("job ", Quoted(job_id), ": "), "no job of yours ",
+        troubles.empty() ? "runs " : "answers ", WhereJobsAreSought(), trouble,
+        "; run this on a node of the job, or from elsewhere: "
+        "ddprun status --coordinator=HOST:PORT"));
   }
   std::vector<std::string> ids;
   for (const FoundJob& found : jobs) ids.push_back(found.job.run_id);

@@ -176,8 +176,8 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
       verdict ? end
       : !(*coordinator)->has_job()
           ? "no node has joined"
-          : "workers go on for a while, and the job does when a coordinator is started "
-            "again on this address"));
+          : "workers go on, and so does the job if a coordinator starts again on this address "
+            "in time"));
   return kExitSignalBase + *signal;
 }
 

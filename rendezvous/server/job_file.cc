@@ -105,9 +105,9 @@ std::string SilenceText(Work work, const std::string& run_dir) {
 
 std::string StaysText(const std::string& run_dir) {
   return absl::StrCat("job file: remove \"", PathOf(run_dir),
-                      "\": its file system does not answer; a record of this job may stay, and the "
-                      "next job of this --rdzv_id on this port may take it up as its own past: "
-                      "remove the file first");
+                      "\": its file system does not answer; delete the file before you use this "
+                      "--rdzv_id on this port again, or the next job counts this one's restarts "
+                      "as its own");
 }
 
 // Whether what is written must outlive the machine's fall.

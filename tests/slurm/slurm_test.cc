@@ -56,8 +56,6 @@ TEST_CASE("slurm: a worker for each GPU of the task") {
   CHECK(SortedLines(result.out) == Words{"0", "1", "2", "3", "4", "5"});
   CHECK(result.err == Contains(": 3 nodes, node rank 0, head n1:"));
   CHECK(result.err == Contains(", 2 workers each\n"));
-  // Said for the job, not by each of its nodes.
-  CHECK(CountOf(result.err, "OMP_NUM_THREADS is not set") == 1);
 }
 
 TEST_CASE("slurm: a terminal, which is the first task's alone, makes no job of one node") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/contains.h"
+
 namespace ddprun::launcher {
 namespace {
 
@@ -148,6 +150,25 @@ TEST_CASE("agent policy: with static the store's address is the endpoint as it w
   CHECK(policy.static_master_addr == "head");
   CHECK(policy.static_master_port == 29500);
   CHECK(NodeInfoOf(config).node_rank == 1);
+}
+
+TEST_CASE(
+    "agent policy: those that wait for other nodes hear that loopback is this machine alone") {
+  LaunchConfig config;
+  config.rendezvous = RendezvousKind::kC10d;
+  config.nodes = {2, 2};
+  config.endpoint = {"localhost", 29400};
+  CHECK(RendezvousPolicyOf(config).meeting_place ==
+        "localhost:29400 (this machine alone; if nodes are on others, give --rdzv_endpoint a host "
+        "name that all can reach)");
+  config.nodes = {1, 1};
+  CHECK(RendezvousPolicyOf(config).meeting_place == "");
+  config.nodes = {2, 2};
+  config.endpoint = {"node1", 29400};
+  CHECK(RendezvousPolicyOf(config).meeting_place == "");
+  config.rendezvous = RendezvousKind::kStatic;
+  config.endpoint = {"127.0.0.1", 29500};
+  CHECK(RendezvousPolicyOf(config).meeting_place == testing::Contains("give --master_addr a host"));
 }
 
 TEST_CASE("agent policy: those that wait hear of an endpoint that nobody named") {

@@ -109,7 +109,7 @@ std::vector<BadRow> BadEtcdRows() {
         "--rdzv_endpoint=https://joe:h,u@sh@h:1,http://i:2,http://ann:hush@j:3", "p"},
        "'https://joe:...@h:1,http://i:2,http://ann:...@j:3'",
        "HOST:PORT"},
-      {{"--rdzv_backend=etcd-v2", "p"}, "'etcd-v2'", "expected etcd"},
+      {{"--rdzv_backend=etcd-v2", "p"}, "'etcd-v2'", "use --rdzv_backend=etcd"},
       {{"--rdzv_conf=protocol=ftp", "p"}, "'protocol=ftp'", "http or https"},
       {{"--rdzv_conf=cacert=/ca", "p"}, "'cacert=/ca'", "protocol=https"},
       {{"--rdzv_conf=protocol=https,cert=/c", "p"}, "'protocol=https,cert=/c'", "cert and key"},

@@ -56,7 +56,7 @@ TEST_CASE("doctor options: what is wrong is quoted with what is right") {
       {{"--", "now"}, "'now'", "./doctor"},
       {{"--nnodes=1"}, "'--nnodes=1'", "--json"},
       {{"-x"}, "'-x'", "--json"},
-      {{"--requires=cuda"}, "'--requires=cuda'", "--require cuda"},
+      {{"--requires=cuda"}, "'--requires'", "did you mean --require?"},
       {{"--require"}, "'--require'", "--require=cuda"},
       {{"--require="}, "''", "expected cuda"},
       {{"--require", "foo"}, "'foo'", "expected cuda"},
@@ -142,10 +142,8 @@ TEST_CASE("bench options: what is wrong is quoted with what is right") {
   const std::string ranks = "expected numbers of ranks from 1 to 64 separated by commas, as in";
   const std::string seconds = "expected seconds from 0.1 to 60";
   const std::vector<std::pair<Words, std::string>> rows = {
-      {{}, "expected ddprun bench dp-ddp [options]"},
-      {{"ddp"}, "expected ddprun bench dp-ddp [options]"},
-      {{"--ranks=2"}, "expected ddprun bench dp-ddp [options]"},
-      {{"--ranks=2", "dp-ddp"}, "expected ddprun bench dp-ddp [options]"},
+      {{"ddp"}, "unexpected argument 'ddp'; expected --ranks N,..."},
+      {{"--ranks=2", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --ranks N,..."},
       {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --ranks N,..."},
       {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --ranks N,..."},
       {{"dp-ddp", "--device=gpu"}, "--device 'gpu': expected cpu or cuda"},
@@ -186,6 +184,71 @@ TEST_CASE("commands: each is one as the first word alone") {
     CHECK(program({"--standalone", name}) == name);
     CHECK(program({"./" + name}) == "./" + name);
   }
+}
+
+std::string Printed(const Words& words) {
+  const auto result = Parse(words);
+  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+  return std::get<PrintText>(*result).text;
+}
+
+std::string Refused(const Words& words) {
+  const absl::Status status = Parse(words).status();
+  CHECK(absl::IsInvalidArgument(status));
+  return std::string(status.message());
+}
+
+TEST_CASE("commands: help and version print what the options do") {
+  CHECK(Printed({"help"}) == HelpText(nullptr));
+  CHECK(Printed({"help", "stop"}) == HelpText(FindCommand("stop")));
+  CHECK(Printed({"help", "stop"}) == Printed({"stop", "--help"}));
+  CHECK(Printed({"version"}) == Printed({"--version"}));
+  CHECK(Printed({"--help-all"}) == FullHelpText());
+  CHECK(Refused({"help", "statsu"}) ==
+        "help 'statsu': there is no such command; did you mean status?; ddprun help lists them");
+  CHECK(Refused({"help", ""}) == "help '': expected the name of a command (an unset variable?)");
+  CHECK(Refused({"help", "stop", "now"}) == Contains("unexpected argument 'now'"));
+  CHECK(Refused({"version", "1"}) == Contains("unexpected argument '1'"));
+}
+
+TEST_CASE("commands: other launchers' words are refused with what is meant, whatever PATH has") {
+  CHECK(Refused({"run", "train.py"}) ==
+        "ddprun has no command 'run'; use ddprun [options] PROGRAM (a program of that name is "
+        "./run, or -- run)");
+  CHECK(Refused({"jobs"}) == Contains("use ddprun list"));
+  for (const ForeignWord& foreign : ForeignWords()) {
+    const std::string word = foreign.word;
+    CHECK(FindCommand(word) == nullptr);
+    CHECK(Refused({word}) == Contains("'" + word + "'"));
+    CHECK(std::get<LaunchConfig>(*Parse({"--", word})).program == word);
+    CHECK(std::get<LaunchConfig>(*Parse({"./" + word})).program == "./" + word);
+    CHECK(std::get<LaunchConfig>(*Parse({"--standalone", word})).program == word);
+  }
+}
+
+TEST_CASE("commands: the only choice may be left out") {
+  CHECK(std::holds_alternative<NewTokenOptions>(*Parse({"token"})));
+  CHECK(std::get<BenchOptions>(*Parse({"bench", "--ranks=1,2"})).ranks == std::vector<int>{1, 2});
+  CHECK(Refused({"token", "old"}) == Contains("unexpected argument 'old'"));
+  CHECK(Refused({"completion"}) == Contains("expected ddprun completion bash|zsh"));
+}
+
+TEST_CASE("commands: a port apart from the option that takes it is no program") {
+  CHECK(Refused({"--metrics", "9400", "./train"}) ==
+        "--metrics takes its port after '=': --metrics=9400");
+  CHECK(Refused({"--dash", ":80", "./train"}) ==
+        "--dashboard takes its port after '=': --dashboard=:80");
+  CHECK(Refused({"--metrics", "0.0.0.0:9400"}) == Contains("--metrics=0.0.0.0:9400"));
+  for (const Words& words : {Words{"--metrics", "./9400"}, Words{"--metrics=1", "9400"},
+                             Words{"--nnodes=1", "9400"}, Words{"--metrics", "train:"}}) {
+    CHECK(std::get<LaunchConfig>(*Parse(words)).program == words[1]);
+  }
+}
+
+TEST_CASE("commands: a misspelt option is answered with the one that is near") {
+  CHECK(Refused({"status", "--jsn"}) == "status: unknown option '--jsn'; did you mean --json?");
+  CHECK(Refused({"logs", "--fallow"}) == "logs: unknown option '--fallow'; did you mean --follow?");
+  CHECK(Refused({"status", "--bogus"}) == Contains("'--bogus'; expected --json, --coordinator"));
 }
 
 TEST_CASE("commands: --help of each ends the reading") {

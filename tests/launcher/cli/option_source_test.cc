@@ -75,7 +75,8 @@ TEST_CASE("option source: values that contradict each other are called what they
   CHECK(Begins(ErrorOf({"PET_STANDALONE=1", "PET_NNODES=2"}),
                "PET_STANDALONE with PET_NNODES '2': expected --nnodes=1"));
   CHECK(Begins(ErrorOf({"PET_NNODES=2"}, {"--standalone"}), "--standalone with PET_NNODES '2'"));
-  CHECK(Begins(ErrorOf({"PET_NNODES=2:3"}), "PET_NNODES '2:3' with the static backend"));
+  CHECK(Begins(ErrorOf({"PET_NNODES=2:3"}),
+               "PET_NNODES '2:3': expected a fixed number, or --rdzv_endpoint"));
   CHECK(Begins(ErrorOf({"PET_NODE_RANK=5"}, {"--nnodes=2"}),
                "PET_NODE_RANK '5' with --nnodes '2': expected a rank from 0 to 1"));
   CHECK(Begins(ErrorOf({"PET_MODULE=1", "PET_NO_PYTHON=1"}), "PET_NO_PYTHON with PET_MODULE"));

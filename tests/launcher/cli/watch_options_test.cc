@@ -67,9 +67,9 @@ TEST_CASE("watch options: a page's place stands behind the sign; the next word i
   CHECK(Config({"--metrics=0.0.0.0:9400", "p"}).metrics == Endpoint{"0.0.0.0", 9400});
   CHECK(Config({"--metrics=[::1]:9400", "p"}).metrics == Endpoint{"::1", 9400});
   CHECK(Config({"--metrics=:9400", "p"}).metrics->port == 9400);
-  const LaunchConfig program = Config({"--dashboard", "8080", "9"});
+  const LaunchConfig program = Config({"--dashboard", "./8080", "9"});
   CHECK(program.dashboard == Endpoint{"127.0.0.1", 0});
-  CHECK(program.program == "8080");
+  CHECK(program.program == "./8080");
   CHECK(Config({"--dash", "--metr", "p"}).metrics == Endpoint{"127.0.0.1", 0});
   CHECK(Config({"p"}, {"PET_DASHBOARD=8080"}).dashboard == Endpoint{"127.0.0.1", 8080});
   for (const std::string bad : {"x", "70000", "127.0.0.1", "host:", "-1", "80 80", "1:2:3"}) {

@@ -154,9 +154,9 @@ TEST_CASE("job file: one that does not answer at the end is left behind, and is 
     (*file)->Forget(kAWhile);
   }
   CHECK(told->Await() == "job file: remove \"" + path +
-                             "\": its file system does not answer; a record of this job may stay, "
-                             "and the next job of this --rdzv_id on this port may take it up as "
-                             "its own past: remove the file first\n");
+                             "\": its file system does not answer; delete the file before you use "
+                             "this --rdzv_id on this port again, or the next job counts this one's "
+                             "restarts as its own\n");
   const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(writer >= 0);
   close(writer);
