@@ -1,8 +1,9 @@
 """ddprun: distributed training. `ddprun` on the command line starts the ranks; `import
-ddprun.torch` gives torch.distributed the backend "ddp"; report_step() and phase() tell the launcher
-how far the training is."""
+ddprun.torch` gives torch.distributed the backend "ddp"; report_step(), report_progress() and phase()
+say how far the training is; should_stop() says whether to save and end."""
 
 from ddprun.counters import phase, report_step
+from ddprun.stop import report_progress, should_stop
 
 __version__ = "0.1.0"
-__all__ = ["phase", "report_step"]
+__all__ = ["phase", "report_progress", "report_step", "should_stop"]

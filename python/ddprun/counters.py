@@ -44,7 +44,7 @@ _TIME_WORDS = {_EVALUATION: _EVALUATION_TIME_WORD, _CHECKPOINT: _CHECKPOINT_TIME
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
-def report_step(step, samples=0):
+def report_step(step: int, samples: int = 0) -> None:
     """Says that optimizer step `step` is done, in which this rank took `samples` samples.
 
     Safe to call in any program, under ddprun or not: it waits for nobody, and raises nothing but
@@ -58,7 +58,7 @@ def report_step(step, samples=0):
         _report(step, samples)
 
 
-def phase(name):
+def phase(name: str) -> "_Phase":
     """Says what the program does from now on: "start", "train", "evaluation" or "checkpoint".
 
         with ddprun.phase("evaluation"):

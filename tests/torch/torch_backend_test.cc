@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -246,6 +247,42 @@ TEST_CASE("torch: what is missing is one sentence") {
             .find("ImportError: ddprun.torch needs PyTorch 2.4 or newer, and this is 2.3.1") == 0);
   CHECK(ImportIn(python, "import ddprun; ddprun.__version__ = '9.0.0'; import ddprun.torch", {}) ==
         Contains(" is of version " + std::string(kVersion) + ", and this package of 9.0.0."));
+}
+
+// What pip would write of the wheel.
+std::string WriteEntryPoint(const TempDir& dir) {
+  const std::string folder = dir.File("ddprun-0.dist-info");
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/METADATA") << "Metadata-Version: 2.1\nName: ddprun\nVersion: 0\n";
+  std::ofstream(folder + "/entry_points.txt")
+      << "[torch.backends]\nddprun = ddprun.entry:register_by_torch\n";
+  return dir.path().string();
+}
+
+TEST_CASE(
+    "torch: where the wheel is installed the backend needs no import, and loads with the group") {
+  const std::string python = FindTorchPython().python;
+  if (python.empty()) return SkipWithoutTorch();
+  const TempDir dir;
+  Subprocess::Options options = Environment();
+  options.env["PYTHONPATH"] += ":" + WriteEntryPoint(dir);
+  const std::string code =
+      "import sys, torch, torch.distributed as dist\n"
+      "assert 'ddprun.library' not in sys.modules and 'ddprun.torch' not in sys.modules\n"
+      "store = dist.HashStore()\n"
+      "try: dist.init_process_group('ddp', store=store, rank=0, world_size=1)\n"
+      "except ImportError as error: sys.exit(str(error))\n"
+      "dist.all_reduce(torch.ones(3))\n"
+      "import ddprun.torch\n"
+      "print(dist.get_backend())\n"
+      "dist.destroy_process_group()\n";
+  Subprocess process({python, "-c", code}, options);
+  CHECK_MESSAGE(process.Wait(kPatience) == 0, process.Describe());
+  CHECK(process.out() == "ddp\n");
+  options.env["DDPRUN_LIBDDP"] = "/nowhere/libddp.so";
+  Subprocess broken({python, "-c", code}, options);
+  CHECK(broken.Wait(kPatience) == 1);
+  CHECK(broken.err() == Contains("ddprun: cannot load libddp.so: /nowhere/libddp.so: there is no"));
 }
 
 TEST_CASE("torch: the package has the version of the library") {

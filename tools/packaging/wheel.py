@@ -15,7 +15,7 @@ TAG = "py3-none-manylinux_2_34_x86_64"
 def contents(version, staged, package):
     """(name in the wheel, bytes, mode) of each file but RECORD."""
     info = f"ddprun-{version}.dist-info"
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted([*package.rglob("*.py"), package / "py.typed"]):
         yield f"ddprun/{path.relative_to(package)}", path.read_bytes(), 0o644
     yield "ddprun/lib/libddp.so", (staged / "lib/libddp.so").read_bytes(), 0o755
     yield f"ddprun-{version}.data/scripts/ddprun", (staged / "bin/ddprun").read_bytes(), 0o755
@@ -38,6 +38,9 @@ def contents(version, staged, package):
     yield f"{info}/METADATA", metadata.encode(), 0o644
     wheel = f"Wheel-Version: 1.0\nGenerator: ddprun\nRoot-Is-Purelib: false\nTag: {TAG}\n"
     yield f"{info}/WHEEL", wheel.encode(), 0o644
+    # init_process_group("ddp") needs no import: PyTorch calls these when it is imported.
+    entries = "[torch.backends]\nddprun = ddprun.entry:register_by_torch\n"
+    yield f"{info}/entry_points.txt", entries.encode(), 0o644
 
 
 def main(version, staged, package, folder):

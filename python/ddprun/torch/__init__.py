@@ -31,6 +31,7 @@ def _check_torch():
 
 _check_torch()
 
-from ddprun.torch.backend import register  # noqa: E402
+from ddprun.entry import register  # noqa: E402
+from ddprun.torch import backend  # noqa: E402, F401
 
 register()

@@ -208,12 +208,24 @@ def _is_part_of_a_group(options):
     return group is not None and group.name() != "custom"
 
 
+def _config_of_caller():
+    """PyTorch hands the names of backends to nobody, and has them where it calls create()."""
+    frame = sys._getframe(1)
+    for _ in range(5):
+        frame = frame.f_back
+        if frame is None:
+            break
+        config = frame.f_locals.get("backend_config")
+        if hasattr(config, "get_device_backend_map"):
+            return config
+    return None
+
+
 def _check_backends_beside():
     """Those that are named beside "ddp" for a process group of ours, which makes them for their
-    first tensor: what could not be made then is refused now. PyTorch hands the names to nobody, and
-    has them where it calls _create()."""
-    config = sys._getframe(2).f_locals.get("backend_config")
-    if not hasattr(config, "get_device_backend_map"):
+    first tensor: what could not be made then is refused now."""
+    config = _config_of_caller()
+    if config is None:
         return
     for kind, backend in config.get_device_backend_map().items():
         if kind == "cpu" or backend == "ddp":
@@ -227,7 +239,7 @@ def _check_backends_beside():
             )
 
 
-def _create(options, _backend_options):
+def create(options, _backend_options):
     kind = DdpBackend if _is_part_of_a_group(options) else DdpProcessGroup
     if kind is DdpProcessGroup:
         _check_backends_beside()
@@ -238,7 +250,3 @@ def _create(options, _backend_options):
         options.timeout,
         options.global_ranks_in_group or (),
     )
-
-
-def register():
-    dist.Backend.register_backend("ddp", _create, extended_api=True, devices=["cpu"])
