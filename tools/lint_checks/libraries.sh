@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # libraries.sh LIBDDP.SO LIBDDP.A: what the libraries are to those who link them. The shared one shows the functions of
-# ddp/c.h and nothing else; all of the archive goes into a shared library, and works there.
+# ddp/c.h, ddp/stop.h and ddp/progress.h and nothing else; all of the archive goes into a shared library, and works there.
 set -euo pipefail
 source "$(dirname "$0")/../lib.sh"
 (($# == 2)) || { echo "libraries: usage: libraries.sh LIBDDP.SO LIBDDP.A"; exit 1; }
@@ -13,15 +13,15 @@ cd "$scratch"
 
 # The preprocessor takes the comments out, which name functions, too. Small letters are symbols that
 # nobody can link with.
-gcc -E -P -I"$include" "$include/ddp/c.h" | grep -oE '\bddp_[a-z0-9_]+\(' | tr -d '(' | sort -u >declared
+printf '#include <ddp/%s.h>\n' c stop progress | gcc -E -P -I"$include" - | grep -oE '\bddp_[a-z0-9_]+\(' | tr -d '(' | sort -u >declared
 # Each bears the version that the programs ask for, which is a symbol as well.
 version=$(sed -nE 's/^inline constexpr char kVersion\[\] = "([0-9]+\.[0-9]+)\..*/DDP_\1/p' "$repo/rendezvous/base/version.h")
 nm -D --defined-only "$shared" | awk -v version="$version" '
   $2 ~ /[A-Z]/ && $3 != version { sub("@@" version "$", "", $3); print $3 }' | sort -u >shown
-[[ -s declared ]] || { echo "libraries: no function was found in ddp/c.h"; status=1; }
+[[ -s declared ]] || { echo "libraries: no function was found in the headers for C"; status=1; }
 comm -3 declared shown >differ
 if [[ -s differ ]]; then
-  echo "libraries: $1 and ddp/c.h differ:" $(comm -13 declared shown | sed 's/$/ (shown, not declared)/') \
+  echo "libraries: $1 and the headers for C differ:" $(comm -13 declared shown | sed 's/$/ (shown, not declared)/') \
     $(comm -23 declared shown | sed 's/$/ (declared, not shown)/')
   status=1
 fi
