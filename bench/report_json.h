@@ -10,7 +10,7 @@
 
 namespace ddprun::bench {
 
-// One object, indented, with a newline at its end. docs/bench.md has its fields.
+// One object, indented, with a newline at its end. docs/guides/scaling.md has its fields.
 std::string ReportJson(const Report& report);
 
 // What one measurement found: of a report its rows, time lines and sweep. In one line.

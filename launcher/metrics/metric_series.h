@@ -1,6 +1,6 @@
 // Which metrics there are: name, type, meaning, and where the value comes from. [pure]
 //
-// docs/metrics.md has a row for each; a test compares them.
+// docs/reference/metrics.md has a row for each; a test compares them.
 #ifndef DDPRUN_LAUNCHER_METRICS_METRIC_SERIES_H_
 #define DDPRUN_LAUNCHER_METRICS_METRIC_SERIES_H_
 

@@ -14,10 +14,11 @@ struct MetricsOptions {
   bool has_all_nodes = false;    // also what is said of the other nodes, without their ranks
 };
 
-// The metrics of docs/metrics.md: the job's, and those of the node with this id, its ranks and its
-// GPUs. So a scrape has O(own ranks) samples, with all nodes O(nodes) more. What is not known has
-// no sample. Labels are `run_id`, `node`, `rank`, `gpu` and `kind` alone; their values are
-// printable UTF-8 of at most 128 bytes, whatever the view holds. No two samples have equal labels.
+// The metrics of docs/reference/metrics.md: the job's, and those of the node with this id, its
+// ranks and its GPUs. So a scrape has O(own ranks) samples, with all nodes O(nodes) more. What is
+// not known has no sample. Labels are `run_id`, `node`, `rank`, `gpu` and `kind` alone; their
+// values are printable UTF-8 of at most 128 bytes, whatever the view holds. No two samples have
+// equal labels.
 std::string MetricsText(const JobView& job, std::string_view own_node_id,
                         const MetricsOptions& options = {});
 

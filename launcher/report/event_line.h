@@ -1,4 +1,5 @@
-// An event of the job as JSON: docs/events.md has the fields. A function of its arguments alone.
+// An event of the job as JSON: docs/reference/events.md has the fields. A function of its arguments
+// alone.
 #ifndef DDPRUN_LAUNCHER_REPORT_EVENT_LINE_H_
 #define DDPRUN_LAUNCHER_REPORT_EVENT_LINE_H_
 

@@ -13,8 +13,8 @@ namespace ddprun::launcher {
 
 struct TimerRequest;
 
-// --report_file: the end of the job; docs/report_file.md has the fields. Indented, with a newline
-// at its end. Bytes of workers that are not UTF-8 become U+FFFD.
+// --report_file: the end of the job; docs/reference/report-file.md has the fields. Indented, with a
+// newline at its end. Bytes of workers that are not UTF-8 become U+FFFD.
 std::string RenderReportFile(const JobRecord& record);
 
 // --event_log_handler: the life of the workers, an event a line, in torchrun's format.

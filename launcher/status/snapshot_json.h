@@ -1,5 +1,5 @@
 // A snapshot as JSON and back: what `ddprun status --json` prints and what the nodes of a job tell
-// each other. Any thread may call; nothing throws. docs/status.md has the schema.
+// each other. Any thread may call; nothing throws. docs/guides/observe.md has the schema.
 #ifndef DDPRUN_LAUNCHER_STATUS_SNAPSHOT_JSON_H_
 #define DDPRUN_LAUNCHER_STATUS_SNAPSHOT_JSON_H_
 

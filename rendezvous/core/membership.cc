@@ -235,7 +235,8 @@ QuorumVerdict DecideQuorum(TimePoint now, const FormingRound& round, const Candi
     return wait;
   }
   if (missing > 0) {
-    const std::string& place = policy.meeting_place;
+    // Who has met before has the right place.
+    const std::string place = round.is_first ? policy.meeting_place : "";
     return {.reason = absl::StrCat(count, ", waiting for ", missing, " more",
                                    place.empty() ? "" : " at ", place)};
   }

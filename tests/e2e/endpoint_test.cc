@@ -37,8 +37,9 @@ TEST_CASE("endpoint: an agent that waits says for what, and gets in when the end
   Job job;
   const Node early = job.Run(ClientOptions(job), {"env:RANK"});
   REQUIRE_MESSAGE(early->WaitForErr("waiting for the coordinator at " + job.endpoint() +
-                                    " (last try: Connection refused), "),
+                                    " (this machine alone; "),
                   early->Describe());
+  CHECK(early->err() == Contains(" (last try: Connection refused), "));
   const Node host = job.Run(job.NodeOptions(1), {"env:RANK"});
   CheckBothEndWith(0, early, host);
   CHECK(host->out() == "RANK=0\n");

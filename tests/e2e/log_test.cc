@@ -121,7 +121,7 @@ TEST_CASE("log: two nodes say who hosts the coordinator and who reached it") {
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
   CheckLines(*a, "info",
              {"coordinator hosted here run=\\S+ at=" + job.endpoint(),
-              "waiting run=\\S+ reason='1 of 2 nodes, waiting for 1 more'",
+              "waiting run=\\S+ reason='1 of 2 nodes, waiting for 1 more at .*",
               "assigned .* ranks=0 world_size=2 node_rank=0 nodes=2 .*", "verdict .*"});
   CheckLines(*b, "info",
              {"joining .*", "coordinator reached run=\\S+ at=" + job.endpoint(),

@@ -147,8 +147,11 @@ TEST_CASE("rank ports: strangers that come while the group forms are dropped, th
   second.Open();
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ReadFile(summary) == Contains("\"backend\": \"tcp\""));
-  for (const char* rank : {"rank 0", "rank 1", "rank 2"}) {
-    CHECK(ddprun->err() != Contains(rank));
+  std::istringstream lines(ddprun->err());
+  for (std::string line; std::getline(lines, line);) {
+    // On a machine that does other work a rank may be slow for true.
+    if (line == Contains(" is slow: ")) continue;
+    for (const char* rank : {"rank 0", "rank 1", "rank 2"}) CHECK(line != Contains(rank));
   }
   CHECK(ddprun->err() != Contains("FAILED"));
 }

@@ -96,7 +96,8 @@ std::string CodeOf(const Strings& door, const std::string& path, const std::stri
   return said.substr(said.rfind('\n') + 1);
 }
 
-TEST_CASE("watchers: each door gives each path to each method as docs/security.md says") {
+TEST_CASE(
+    "watchers: each door gives each path to each method as docs/internals/security-model.md says") {
   if (!HasCurl()) return SkipTest("there is no curl");
   Job job;
   const ControlFolder folder;

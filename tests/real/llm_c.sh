@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# llm_c.sh FOLDER: karpathy/llm.c's train_gpt2.c, in FOLDER, with the edits of docs/llm.c.md: 2 ranks of batch 4 and 4
+# llm_c.sh FOLDER: karpathy/llm.c's train_gpt2.c, in FOLDER, with the edits of docs/library/llm.c.md: 2 ranks of batch 4 and 4
 # ranks of batch 2 print the losses of 1 rank of batch 8. Needs gcc and dist/ (tools/build).
 set -euo pipefail
 (($# == 1)) || { echo "llm_c: usage: llm_c.sh FOLDER_OF_LLM.C"; exit 2; }
@@ -10,7 +10,7 @@ cd "$scratch"
 python3 "$repo/tests/real/llm_c_inputs.py" .
 
 # Each block of lines in the document goes into a file: block1, block2 ...
-awk '/^    / { if (!is_in) ++count; is_in = 1; print substr($0, 5) >("block" count); next } { is_in = 0 }' "$repo/docs/llm.c.md"
+awk '/^    / { if (!is_in) ++count; is_in = 1; print substr($0, 5) >("block" count); next } { is_in = 0 }' "$repo/docs/library/llm.c.md"
 sed -E -e '/^#include <unistd.h>/r block1' -e '/^int main\(/r block2' -e '/^ *gpt2_free\(&model\);/r block3' \
   -e 's/(dataloader_init\(&[a-z_]+, [a-z_]+, B, T), 0, 1, [01]\)/\1, rank, world_size, 0)/' \
   -e '/^ *gpt2_backward\(&model\);/r block4' -e '/^ *val_loss \/= /r block5' -e 's/int B = 4;/int B = BATCH;/' \

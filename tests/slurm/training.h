@@ -21,7 +21,7 @@ class Training {
 
   // A line of a batch script: "srun ddprun OPTIONS train ... --resume".
   std::string Line(const std::string& options) const;
-  // docs/slurm.md's script, whose job is queued again where the training was asked to stop.
+  // docs/guides/slurm.md's script, whose job is queued again where the training was asked to stop.
   std::string Script() const;
   // The first line by an srun of our own: "srun SLURM... ddprun train ... --resume".
   std::unique_ptr<testing::Subprocess> Start(const Words& slurm) const;

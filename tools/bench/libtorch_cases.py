@@ -32,7 +32,7 @@ def libtorch_case(scratch, runs):
 
 
 def compile_with_torch(scratch, python):
-    """libtorch_bench against the libtorch of this Python's PyTorch and dist/, as docs/libtorch.md says."""
+    """libtorch_bench against the libtorch of this Python's PyTorch and dist/, as docs/library/libtorch.md says."""
     torch = run([python, "-c", "import importlib.util as i; print(*i.find_spec('torch').submodule_search_locations)"]).strip()
     if not os.path.exists(os.path.join(torch, "include", "torch", "csrc", "api", "include", "torch", "torch.h")):
         raise BenchError(f"{torch} has no headers of libtorch")
@@ -52,7 +52,7 @@ def task(model, ranks, text):
 
 
 def markdown(rows):
-    """The table of docs/benchmarks.md."""
+    """The table of docs/internals/benchmark-log.md."""
     medians = {(row.task, row.who): row.median for row in rows}
     cells = [("parameters", "ranks", "without DDP", "Python", "with DDP", "Python, Gloo", "DDP costs", "Python, Gloo",
               "Python / libtorch, with DDP")]

@@ -268,5 +268,21 @@ finds "has no case 'one: ends'" $promises "$scratch/readme.md" <(sed 's/runs/end
 finds "there is no test $scratch/two_test.cc" $promises "$scratch/readme.md" <(sed 's/one_test/two_test/' "$scratch/half.txt")
 finds "promises no such thing: It flies." $promises "$scratch/readme.md" <(echo "It flies. | $scratch/one_test.cc | one: runs")
 finds "no promise was found" $promises "$scratch/good.h" "$scratch/half.txt"
+# A sentence of 31 words, a word that has a plainer one, and both where nobody reads sentences.
+words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
+{ echo "# Title"; echo; words 30 | sed 's/ $/./'; echo; echo '```text'; words 40; echo; echo '```'; echo; echo "    $(words 40)"; } >"$scratch/short.md"
+{ echo "# Title"; echo; words 31 | sed 's/ $/./'; } >"$scratch/long.md"
+{ echo "# Title"; echo; echo "| a | The table begins anew. |"; } >"$scratch/banned.md"
+accepts $here/prose.py "$scratch/short.md"
+finds "31 words, at most 30" $here/prose.py "$scratch/long.md"
+finds "'anew' (again)" $here/prose.py "$scratch/banned.md"
+
+# A link to a file and to a heading that are not there, one in code, and one that is good.
+printf '# One\n\n## Good news\n\n[a](two.md) [b](#good-news) `[c](none.md)`\n' >"$scratch/one.md"
+printf '# Two\n\n[a](one.md#good-news)\n' >"$scratch/two.md"
+printf '# Three\n\n[a](none.md) [b](one.md#bad-news)\n' >"$scratch/three.md"
+accepts $here/links.py "$scratch/one.md" "$scratch/two.md"
+finds "none.md: there is no such file" $here/links.py "$scratch/three.md"
+finds "one.md#bad-news: there is no such heading" $here/links.py "$scratch/three.md"
 echo "planted: $count probes"
 exit $status

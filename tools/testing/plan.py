@@ -16,7 +16,7 @@ THREADED, SINGLE = "//tests/canary:data_race", "//tests/canary:heap_overflow"
 TENTH_S = 480
 NEWER_TORCH = "2.15.0"
 _RECORDED = ("//tests/conformance:whole_tests", "//tests/conformance:torch_tests")
-SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time (docs/testing.md has both times)
+SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time (docs/internals/test-runs.md has both times)
 TSAN_SIDE_BY_SIDE = 2  # its programs are slow and wait for peers
 
 

@@ -4,7 +4,7 @@
     torch.distributed.init_process_group("ddp")              # or "cpu:ddp,cuda:nccl"
 
 It has all collectives that Gloo has, through shared memory within a host and TCP between hosts. The
-details are in docs/pytorch.md.
+details are in docs/library/pytorch-backend.md.
 """
 
 _OLDEST = (2, 4)

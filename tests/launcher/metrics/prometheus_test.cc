@@ -196,12 +196,14 @@ std::vector<std::string> CodeBlocks(const std::string& document, const std::stri
 // The document's scrape configuration `index`, beside the alerts that it names.
 std::string ScrapeConfig(size_t index, const testing::TempDir& dir) {
   testing::WriteFile(dir.File("alerts.yml"), ReadFile(Runfile("examples/prometheus/alerts.yml")));
-  const auto blocks = CodeBlocks(ReadFile(Runfile("docs/metrics.md")), "yaml");
+  const auto blocks = CodeBlocks(ReadFile(Runfile("docs/reference/metrics.md")), "yaml");
   REQUIRE(blocks.size() == 2);
   return blocks[index];
 }
 
-TEST_CASE("docs/metrics.md: promtool takes the scrape configuration for nodes with known names") {
+TEST_CASE(
+    "docs/reference/metrics.md: promtool takes the scrape configuration for nodes with known "
+    "names") {
   if (std::string why = WhyNoPrometheus(); !why.empty()) return SkipTest(why);
   const testing::TempDir dir;
   const std::string file = testing::WriteFile(dir.File("prometheus.yml"), ScrapeConfig(0, dir));
@@ -209,7 +211,7 @@ TEST_CASE("docs/metrics.md: promtool takes the scrape configuration for nodes wi
   CHECK_MESSAGE(check->Wait() == 0, check->Describe());
 }
 
-TEST_CASE("docs/metrics.md: of pods those with the annotation are scraped, at its port") {
+TEST_CASE("docs/reference/metrics.md: of pods those with the annotation are scraped, at its port") {
   if (std::string why = WhyNoPrometheus(); !why.empty()) return SkipTest(why);
   const testing::TempDir dir;
   // The distribution's Prometheus does not know Kubernetes: two pods as it would tell of them.
@@ -244,8 +246,9 @@ TEST_CASE("docs/metrics.md: of pods those with the annotation are scraped, at it
                 found->Describe());
 }
 
-TEST_CASE("docs/metrics.md: the table has a row for each metric, with its type and labels") {
-  const std::string document = ReadFile(Runfile("docs/metrics.md"));
+TEST_CASE(
+    "docs/reference/metrics.md: the table has a row for each metric, with its type and labels") {
+  const std::string document = ReadFile(Runfile("docs/reference/metrics.md"));
   std::set<std::string> rows;
   std::stringstream text(MetricsText(RichView(), "n0"));
   std::string type, help, previous;

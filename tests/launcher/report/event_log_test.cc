@@ -258,7 +258,7 @@ TEST_CASE("events: a line stays one line of UTF-8, and short") {
   CHECK(EventLine(head, ProblemEvent{problem}).size() < 10000);
 }
 
-// The row of docs/events.md that tells of the event.
+// The row of docs/reference/events.md that tells of the event.
 std::string RowOf(const std::string& document, const std::string& event) {
   std::stringstream lines(document);
   for (std::string line; std::getline(lines, line);) {
@@ -270,8 +270,8 @@ std::string RowOf(const std::string& document, const std::string& event) {
   return "";
 }
 
-TEST_CASE("docs/events.md: every event has a row with all its members") {
-  const std::string document = testing::ReadFile(testing::Runfile("docs/events.md"));
+TEST_CASE("docs/reference/events.md: every event has a row with all its members") {
+  const std::string document = testing::ReadFile(testing::Runfile("docs/reference/events.md"));
   for (const JobEvent& event : std::vector<JobEvent>{
            JobStartEvent{}, WaitingEvent{}, RestartEvent{}, RoundStartEvent{},
            WorkersStartedEvent{}, FirstStepEvent{}, FailureEvent{}, ProblemEvent{{.kind = "hang"}},

@@ -1,4 +1,4 @@
-"""transformers' Trainer over a group that the script makes by its backend's name, as docs/pytorch.md shows it."""
+"""transformers' Trainer over a group that the script makes by its backend's name, as docs/library/pytorch-backend.md shows it."""
 
 import os
 import sys

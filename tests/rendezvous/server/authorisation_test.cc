@@ -32,7 +32,8 @@ using namespace std::chrono_literals;  // NOLINT: durations
 // Node "a" has the job's only place, "b" is a spare, and nobody has joined over session 3.
 constexpr uint64_t kMember = 1, kSpare = 2, kStranger = 3;
 
-// The table of docs/security.md. Nobody may do more by saying it again, or out of turn.
+// The table of docs/internals/security-model.md. Nobody may do more by saying it again, or out of
+// turn.
 struct Row {
   std::string kind;  // AgentMessage's
   Event event;       // of node "a" where it names one

@@ -47,7 +47,8 @@ exec g++ -std=c++20 -O1 -Wall -Wextra -Werror -Wno-missing-field-initializers "$
   -L"$2/lib" -l:libddp.a -L"$torch/lib" -ltorch -ltorch_cpu -lc10 -Wl,-rpath,"$torch/lib" \
   $(pkg-config --libs absl_statusor absl_status absl_strings) -ldl -pthread)";
 
-// docs/libtorch.md's. $3: the source's folder, $4: what is built, with a folder of its name beside.
+// docs/library/libtorch.md's. $3: the source's folder, $4: what is built, with a folder of its name
+// beside.
 constexpr char kCMake[] = R"(
 cmake -B "$4.build" -DCMAKE_PREFIX_PATH="$torch/share/cmake" -DDDP_DIST="$2" "$3" &&
 cmake --build "$4.build" && mv "$4.build/dist_mnist" "$4")";

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Judges the sentences of Markdown files: prose.py [--table] FILE...
+
+A sentence has at most 30 words (docs/internals/style.md asks for 25), and no word for which there
+is a plainer one. --table prints a line for each file: its words, the words of a sentence on
+average, and how many sentences are longer than 30 words. tools/lint passes all pages but those of
+prose_pending.txt, which are still to be rewritten.
+"""
+
+import re
+import sys
+from dataclasses import dataclass
+
+MOST_WORDS = 30
+
+# A pattern, and what to write.
+BANNED = (
+    (r"\banew\b", "again"),
+    (r"\bmended\b", "fixed"),
+    (r"\blikewise\b", "also"),
+    (r"\bin place of\b", "instead of"),
+    (r"\ball the same\b", "anyway"),
+    (r"\bis none\b", "say what it is"),
+    (r"\b(is|are|was|were) told\b", "say what happens"),
+    (r"\btells? of\b", "reports, names"),
+    (r"\bwho has\b", "name the subject"),
+    (r"\bunlike (rounds|ones)\b", "different"),
+    (r"(^|[.:;,(] )[Ww]here (there|a|an|the|it|one|no|its|nobody|that|this)\b", "if, when"),
+)
+
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
+_END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<=[.!?])[\"')*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`])")
+
+
+@dataclass
+class Sentence:
+    line: int
+    text: str
+
+    def words(self):
+        return len(re.findall(r"[\w`$][^\s]*", self.text))
+
+
+def _plain(text):
+    """Without marks: a link is its text, a piece of code is one word."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"`[^`]*`", "`code`", text)
+    return re.sub(r"<[^>]*>|\*\*|__", "", text)
+
+
+def _blocks(lines):
+    """Paragraphs, items, headings and cells of tables, each with its first line's number. Code is
+    left out."""
+    block, begin = [], 0
+    in_fence = is_after_blank = False
+    in_list = False
+    for number, line in enumerate([*lines, ""], 1):
+        text = line.strip()
+        is_new = not text or text.startswith(("#", "|", "!!!", "<")) or _ITEM.match(line)
+        is_code = is_after_blank and line.startswith("    ") and not in_list
+        if (is_new or is_code or _FENCE.match(line)) and block:
+            yield begin, " ".join(block)
+            block = []
+        if _FENCE.match(line):
+            in_fence = not in_fence
+        elif in_fence or is_code or (text and not block and is_after_blank and is_code):
+            continue
+        elif text.startswith("|"):
+            for cell in re.split(r"(?<!\\)\|", text.strip("|")):
+                if cell.strip(" -:"):
+                    yield number, cell.strip()
+        elif text:
+            if _ITEM.match(line):
+                in_list = True
+            elif not line.startswith(" "):
+                in_list = in_list and bool(block)
+            if not block:
+                begin = number
+            block.append(_ITEM.sub("", line).strip().lstrip("#").strip())
+            if text.startswith("#"):
+                yield begin, block.pop()
+        is_after_blank = not text or (is_after_blank and is_code)
+
+
+def sentences(lines):
+    return [
+        Sentence(line, piece)
+        for line, block in _blocks(lines)
+        for piece in _END.split(_plain(block))
+        if piece.strip()
+    ]
+
+
+def breaches(name, lines):
+    for each in sentences(lines):
+        count = each.words()
+        shown = each.text if len(each.text) < 90 else each.text[:90] + "..."
+        if count > MOST_WORDS:
+            yield f"{name}:{each.line}: {count} words, at most {MOST_WORDS}: {shown}"
+        for pattern, better in BANNED:
+            found = re.search(pattern, each.text)
+            if found:
+                yield f"{name}:{each.line}: '{found.group().strip()}' ({better}): {shown}"
+
+
+def table(name, lines):
+    counts = [each.words() for each in sentences(lines)]
+    total, long_ones = sum(counts), sum(each > MOST_WORDS for each in counts)
+    return f"{name}: {total} words, {total / max(1, len(counts)):.1f} a sentence, {long_ones} long"
+
+
+def main(arguments):
+    shows_table = arguments[:1] == ["--table"]
+    failed = False
+    for name in arguments[shows_table:]:
+        with open(name, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        if shows_table:
+            print(table(name, lines))
+            continue
+        for breach in breaches(name, lines):
+            print(breach)
+            failed = True
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
