@@ -1,5 +1,5 @@
 // Judges a run by what was said, heard, started and ended in it, never by what the product's own
-// objects remember. The names S1..S16 and P1..P7 are those of ARCHITECTURE.md, Simulator.
+// objects remember. The names S1..S17 and P1..P8 are those of docs/internals/simulator.md.
 #ifndef DDPRUN_TESTS_SIM_CHECKER_H_
 #define DDPRUN_TESTS_SIM_CHECKER_H_
 

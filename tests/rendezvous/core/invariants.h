@@ -1,5 +1,5 @@
 // Every invariant of the rendezvous in one place, callable after any step. [pure]
-// The numbers are those of ARCHITECTURE.md.
+// The numbers are those of docs/internals/simulator.md.
 #ifndef DDPRUN_TESTS_RENDEZVOUS_CORE_INVARIANTS_H_
 #define DDPRUN_TESTS_RENDEZVOUS_CORE_INVARIANTS_H_
 
