@@ -143,9 +143,10 @@ void Agent::HintAtStopFlag() {
   // All ranks hear of it at the same call: rank 0's node speaks for all.
   const bool is_read = stop_file_ == nullptr || stop_file_->was_read();
   if (is_read || group_.is_empty() || !watch_.record().has_rank_0()) return;
-  Say(absl::StrCat("no rank has looked for the stop in ", kStopHintDelay / std::chrono::seconds(1),
-                   " s: a program has to call ShouldStop() or ddp_should_stop() after each step; "
-                   "`ddprun stop` ends one that does not"));
+  Say(absl::StrCat(
+      "no rank has looked for the stop in ", kStopHintDelay / std::chrono::seconds(1),
+      " s: a program has to call ShouldStop() or ddprun.should_stop() after each step; "
+      "`ddprun stop` ends one that does not"));
 }
 
 absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared) {

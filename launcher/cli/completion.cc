@@ -57,7 +57,10 @@ std::string CommandNames() {
 }
 
 std::string SubjectsOf(const CommandRow& command) {
-  return command.subject == nullptr ? "" : absl::StrJoin(ChoicesIn(command.subject), " ");
+  if (command.subject != nullptr) return absl::StrJoin(ChoicesIn(command.subject), " ");
+  const bool takes_command =
+      command.argument != nullptr && command.argument == std::string_view("COMMAND");
+  return takes_command ? CommandNames() : "";
 }
 
 // ---- bash
@@ -187,7 +190,7 @@ std::string Zsh() {
   for (const CommandRow& command : CommandTable()) {
     absl::StrAppend(&commands, "    '", command.name, ":", ZshText(command.help), "'\n");
     const std::string subject =
-        command.subject == nullptr ? "" : absl::StrCat(" '1: :(", SubjectsOf(command), ")'");
+        SubjectsOf(command).empty() ? "" : absl::StrCat(" '1: :(", SubjectsOf(command), ")'");
     absl::StrAppend(&cases, "    ", command.name,
                     ") shift words; ((--CURRENT)); _arguments -s \\\n",
                     ZshArguments(command.options), "     ", subject, "; return ;;\n");
@@ -255,7 +258,7 @@ std::string Fish() {
     absl::StrAppend(&lines, "complete -c ddprun -n '__ddprun_is_first' -a ", command.name, " -d '",
                     FishText(command.help), "'\n");
     const std::string condition = absl::StrCat("__ddprun_runs ", command.name);
-    if (command.subject != nullptr) {
+    if (!SubjectsOf(command).empty()) {
       absl::StrAppend(&lines, "complete -c ddprun -n '", condition, "' -f -a '",
                       SubjectsOf(command), "'\n");
     }
@@ -310,7 +313,7 @@ std::string Tcsh() {
     absl::StrAppend(&rules, " \\\n");
   }
   for (const CommandRow& command : CommandTable()) {
-    if (command.subject == nullptr) continue;
+    if (SubjectsOf(command).empty()) continue;
     absl::StrAppend(&rules, "  'n@", command.name, "@(", SubjectsOf(command), ")@' \\\n");
   }
   return absl::StrCat("# Completion of ddprun's command line in tcsh.\ncomplete ddprun \\\n", rules,

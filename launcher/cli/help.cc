@@ -138,7 +138,9 @@ std::string TextOf(const CommandRow* command) {
   CLI::App app;
   std::string subject;
   if (command != nullptr && command->subject != nullptr) {
-    subject = absl::StrCat(" ", command->subject);
+    const bool may_lack = ChoicesIn(command->subject).size() == 1;
+    subject =
+        may_lack ? absl::StrCat(" [", command->subject, "]") : absl::StrCat(" ", command->subject);
   } else if (command != nullptr && command->argument != nullptr) {
     subject = absl::StrCat(" [", command->argument, "]");
   }

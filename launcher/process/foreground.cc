@@ -103,6 +103,14 @@ std::vector<pid_t> SignalCommandsOf(const Command& shell, int signal, int depth)
 
 }  // namespace
 
+bool IsStopped(pid_t pid) {
+  std::ifstream status(Folder(pid) + "/status");
+  std::string word;
+  while (status >> word && word != "State:") {
+  }
+  return status >> word && word == "T";
+}
+
 std::vector<pid_t> SignalForeground(pid_t shell, int signal) {
   const std::optional<Command> self = Read(shell);
   return self ? SignalCommandsOf(*self, signal, 0) : std::vector<pid_t>{};

@@ -19,6 +19,9 @@ namespace ddprun::launcher {
 // program.
 std::vector<pid_t> SignalForeground(pid_t shell, int signal);
 
+// Whether a signal such as SIGSTOP holds the process. False when it has ended.
+bool IsStopped(pid_t pid);
+
 }  // namespace ddprun::launcher
 
 #endif  // DDPRUN_LAUNCHER_PROCESS_FOREGROUND_H_

@@ -64,13 +64,13 @@ int LeftoverWatch::Tell(int signal) {
                             .vanished = &vanished,
                             .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
                             .proc = signs_.proc};
-  if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);  // first: worker_group.cc says why
   int found = 0;
   for (int walk = 0; walk < kMostWalks; ++walk) {
     vanished = {};
     found = SignalLeftovers(query, signal);
     if (found > 0 || !vanished.is_any) break;
   }
+  if (signal == SIGTERM) SignalLeftovers(query, SIGCONT);
   if (signal != 0 || are_told_) are_told_ = !vanished.is_ours;
   return found;
 }

@@ -177,21 +177,22 @@ class WorkerGroup::Impl {
     if (worker.is_leader_alive) kill(worker.pid, signal);
   }
 
-  // SIGCONT goes first. Behind the signal it could take away the SIGSTOP by which LeakSanitizer
-  // attaches to a process that ends, which would then wait for that without end (ptrace(2)).
   void CarryOut(Worker& worker, WorkerStop::Order order) {
     using enum WorkerStop::Receiver;
     if (order.receiver == kNobody || order.receiver == kHelpers) return;
     // A core dump of a child that shares our memory may be our end. It has nothing worth a dump.
     const bool is_dump = (kDumpingSignals & BitOf(order.signal)) != 0;
     const int signal = is_dump && start_.IsOnItsWay(worker.pid) ? SIGTERM : order.signal;
-    if (signal != SIGKILL) SignalGroup(worker, SIGCONT);
     if (order.receiver == kGroup) {
       SignalGroup(worker, signal);
     } else {
       kill(worker.pid, signal);  // not reaped yet, so the number is its own
       worker.told_commands = SignalForeground(worker.pid, signal);
+      // LeakSanitizer attaches to a process that ends. A SIGCONT would take away the SIGSTOP that
+      // it waits for without end (ptrace(2)), so none comes to what runs.
+      if (!IsStopped(worker.pid) && std::ranges::none_of(worker.told_commands, IsStopped)) return;
     }
+    if (signal != SIGKILL) SignalGroup(worker, SIGCONT);
   }
 
   // A command that the shell has reaped is gone; its number is hardly another's so soon.
@@ -204,8 +205,8 @@ class WorkerGroup::Impl {
   static void TellHelpers(std::vector<pid_t> workers) {
     if (workers.empty()) return;
     workers.push_back(0);
-    SignalLeftovers({.groups = workers.data()}, SIGCONT);
     SignalLeftovers({.groups = workers.data()}, SIGTERM);
+    SignalLeftovers({.groups = workers.data()}, SIGCONT);
   }
 
   void OnStarted(size_t index, pid_t pid) {

@@ -1,7 +1,7 @@
 """PyTorch's entry point for backends: `import torch` calls register_by_torch(), from 2.5 on. It registers the
 name "ddp" alone; init_process_group("ddp") loads the rest."""
 
-import warnings
+import sys
 
 NAME = "ddp"
 
@@ -25,4 +25,5 @@ def register_by_torch():
     try:
         register()
     except Exception as error:  # of a PyTorch that we do not know
-        warnings.warn(f'ddprun: this PyTorch does not take the backend "ddp": {error}', stacklevel=2)
+        if sys.stderr is not None:
+            print(f'ddprun: this PyTorch does not take the backend "ddp": {error}', file=sys.stderr)

@@ -70,6 +70,19 @@ TEST_CASE("log: info tells a job's life, with run, round, ranks and pids, on std
   CHECK(ddprun->err() == Contains("\nddprun: restart 1 of 1\n"));
 }
 
+TEST_CASE("log: that every worker gets one thread is said at info alone") {
+  for (const char* level : {"", "info"}) {
+    Job job;
+    const Node ddprun =
+        job.Run({"--nproc_per_node=2"}, {"env:OMP_NUM_THREADS"},
+                {.env = {{"DDPRUN_LOG_LEVEL", level}, {"LOGLEVEL", ""}, {"OMP_NUM_THREADS", ""}}});
+    REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
+    CHECK(ddprun->out() == "OMP_NUM_THREADS=1\nOMP_NUM_THREADS=1\n");
+    CHECK(CountOf(ddprun->err(), "OMP_NUM_THREADS is not set: every worker gets 1") ==
+          (*level == 0 ? 0 : 1));
+  }
+}
+
 TEST_CASE("log: debug has every event and action, the coordinator's too") {
   Job job;
   auto ddprun = job.Run({"--nproc_per_node=1", "--rdzv_id=job1"}, {}, At("debug"));

@@ -110,7 +110,7 @@ TEST_CASE("stop: after --after_step a stop still ends a job whose workers do not
   folder.Socket();
   CHECK(Ask(job, folder, {"stop", "--after_step"}).code == 0);
   REQUIRE_MESSAGE(ddprun->WaitForErr("ddprun: no rank has looked for the stop in 10 s: a program "
-                                     "has to call ShouldStop() or ddp_should_stop() after each "
+                                     "has to call ShouldStop() or ddprun.should_stop() after each "
                                      "step; `ddprun stop` ends one that does not\n"),
                   ddprun->Describe());
   CHECK(job.HasWorker(0));

@@ -246,7 +246,7 @@ class Group:
             for each in late:
                 each.wait()
         self._dropped.clear()
-        self.completions.close(max(_left(end), _CALLBACKS_S))
+        self.completions.close(_left(end + _CALLBACKS_S))
         self.owner = _Closed()
 
 

@@ -57,7 +57,9 @@ TEST_CASE("help: a command's has its usage and its options, and ddprun's names t
   for (const CommandRow& command : CommandTable()) {
     const std::string help = Printed({command.name, "--help"});
     CAPTURE(help);
-    const std::string subject = command.subject != nullptr ? std::string(" ") + command.subject
+    const bool may_lack = command.subject != nullptr && ChoicesIn(command.subject).size() == 1;
+    const std::string subject = may_lack ? std::string(" [") + command.subject + "]"
+                                : command.subject != nullptr ? std::string(" ") + command.subject
                                 : command.argument != nullptr
                                     ? std::string(" [") + command.argument + "]"
                                     : "";
