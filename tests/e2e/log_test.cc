@@ -73,7 +73,7 @@ TEST_CASE("log: info tells a job's life, with run, round, ranks and pids, on std
 TEST_CASE("log: that every worker gets one thread is said at info alone") {
   for (const char* level : {"", "info"}) {
     Job job;
-    const Node ddprun =
+    const auto ddprun =
         job.Run({"--nproc_per_node=2"}, {"env:OMP_NUM_THREADS"},
                 {.env = {{"DDPRUN_LOG_LEVEL", level}, {"LOGLEVEL", ""}, {"OMP_NUM_THREADS", ""}}});
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
