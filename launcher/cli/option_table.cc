@@ -281,19 +281,8 @@ constexpr OptionRow kLogsTable[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
-constexpr OptionRow kTokenTable[] = {
-    {"help", 'h', nullptr, kOptions, "This text.", false},
-};
-
-constexpr OptionRow kCompletionTable[] = {
-    {"help", 'h', nullptr, kOptions, "This text.", false},
-};
-
-constexpr OptionRow kHelpTable[] = {
-    {"help", 'h', nullptr, kOptions, "This text.", false},
-};
-
-constexpr OptionRow kVersionTable[] = {
+// Of a command that has no other option.
+constexpr OptionRow kHelpAlone[] = {
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -342,14 +331,14 @@ constexpr CommandRow kCommands[] = {
     {"token",
      "Makes a job's token. It is for --token_file or DDPRUN_TOKEN: ddprun token > job.token. The "
      "file is made readable for its owner alone.",
-     kTokenTable, "new"},
+     kHelpAlone, "new"},
     {"completion",
      "Prints the completion for a shell. It goes for example into "
      "~/.local/share/bash-completion/completions/ddprun, a folder of zsh's fpath as _ddprun, or "
      "~/.config/fish/completions/ddprun.fish; tcsh's is for ~/.tcshrc.",
-     kCompletionTable, "bash|zsh|tcsh|fish"},
-    {"help", "Shows the commands, or all of one of them.", kHelpTable, nullptr, "COMMAND"},
-    {"version", "Prints the version.", kVersionTable},
+     kHelpAlone, "bash|zsh|tcsh|fish"},
+    {"help", "Shows the commands, or all of one of them.", kHelpAlone, nullptr, "COMMAND"},
+    {"version", "Prints the version.", kHelpAlone},
 };
 
 constexpr ForeignWord kForeignWords[] = {

@@ -38,13 +38,17 @@ sys.stdout.write(f"stops after {step}, loaded {loaded}\n")
 sys.exit(0 if ddprun.should_stop() is True else 3)
 )";
 
-// A socket's path in a test's own folder would be too long.
+// A short path: a socket's has at most 107 bytes.
 struct ControlFolder {
-  ControlFolder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+  ControlFolder() {
+    const char* const base = std::getenv("TMPDIR");
+    path = std::string(base != nullptr ? base : "/tmp") + "/c-XXXXXX";
+    REQUIRE(mkdtemp(path.data()) != nullptr);
+  }
   ~ControlFolder() { std::filesystem::remove_all(path); }
   ControlFolder(const ControlFolder&) = delete;
   ControlFolder& operator=(const ControlFolder&) = delete;
-  std::string path = "/tmp/ddprun-control-XXXXXX";
+  std::string path;
 };
 
 Subprocess::Options Environment(const ControlFolder& control) {
