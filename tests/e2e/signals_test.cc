@@ -194,6 +194,21 @@ TEST_CASE("signals: the program of a wrapper with a trap hears of a stop at once
   CHECK_MESSAGE(ddprun->out() == Contains("cleanup\nended\n"), ddprun->Describe());
 }
 
+TEST_CASE("signals: a wrapper's program that is stopped is continued, and ends by the signal") {
+  Job job;
+  // Says so once it stands still. ddprun makes one dollar of two.
+  const std::string program =
+      "(while [ \"$$(cut -d ' ' -f 3 /proc/$$$$/stat)\" != T ]; do :; done; echo still) & "
+      "kill -STOP $$$$; exec sleep 600";
+  auto ddprun =
+      job.RunRaw({"--standalone", "--nproc_per_node=1", "--shutdown_timeout=600", "/bin/sh", "-c",
+                  "trap 'echo cleanup' TERM; \"$@\"; echo ended", "sh", "/bin/sh", "-c", program});
+  REQUIRE_MESSAGE(ddprun->WaitForOut("still\n"), ddprun->Describe());
+  ddprun->Signal(SIGTERM);
+  CHECK_MESSAGE(ddprun->Wait() == 128 + SIGTERM, ddprun->Describe());
+  CHECK_MESSAGE(ddprun->out() == Contains("cleanup\nended\n"), ddprun->Describe());
+}
+
 TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") {
   for (const int signal : {SIGINT, SIGTERM}) {
     Job job;
