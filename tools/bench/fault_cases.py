@@ -221,23 +221,28 @@ class Competitor:
 
 def faults_case(scratch, runs, numbers=()):
     """`numbers`: of the faults that are tried; none: all."""
+    return [row for fault in FAULTS if not numbers or fault.number in numbers
+            for row in one_fault(scratch, fault, runs * fault.turns)]
+
+
+def one_fault(scratch, fault, turns):
+    """The rows of one fault, of all launchers in turns; none where it cannot be made."""
+    if fault.target == NETWORK and hosts.why_none():
+        say(f"{fault.number} is left out: {hosts.why_none()}")
+        return []
+    whos = ["ddprun"] + ([PEER] if fault.peer_s else [])
+    if fault.is_replaced and fault.victim != 0:
+        whos.append(PEER_OWN_STORE)
+    competitors = [Competitor(scratch, who, fault) for who in whos]
     rows = []
-    for fault in (fault for fault in FAULTS if not numbers or fault.number in numbers):
-        if fault.target == NETWORK and hosts.why_none():
-            say(f"{fault.number} is left out: {hosts.why_none()}")
-            continue
-        whos = ["ddprun"] + ([PEER] if fault.peer_s else [])
-        if fault.is_replaced and fault.victim != 0:
-            whos.append(PEER_OWN_STORE)
-        competitors = [Competitor(scratch, who, fault) for who in whos]
-        try:
-            for _ in range(runs * fault.turns):
-                for competitor in competitors:
-                    competitor.turn()
-        finally:
+    try:
+        for _ in range(turns):
             for competitor in competitors:
-                competitor.end()
-                rows += [competitor.told, competitor.again]
+                competitor.turn()
+    finally:
+        for competitor in competitors:
+            competitor.end()
+            rows += [competitor.told, competitor.again]
     return rows
 
 

@@ -36,6 +36,12 @@ def help_case(scratch, runs):
     return interleave("--help", "ms", timed(scratch, commands), runs)
 
 
+def start_beside_torchrun(scratch, runs):
+    """4 x `true` to the end of the launcher, of ddprun and torchrun alone."""
+    return interleave("start 4 x true", "ms", timed(scratch, {
+        "ddprun": standalone(4, "true"), "torchrun": torchrun_standalone(4, "--no_python", "true")}), runs)
+
+
 def start_case(scratch, runs):
     """N x `true`, and a Python script that does nothing, to the end of the launcher."""
     loop = compile_program(scratch, "process", "spawn_loop")

@@ -256,18 +256,15 @@ finds "ddp_barrier (declared, not shown)" $here/libraries.sh "$scratch/shared.so
 finds "goes into no shared library" $here/libraries.sh "$scratch/shared.so" "$scratch/fixed.a"
 finds "usage" $here/libraries.sh
 
-# A promise without a row, rows without a promise, a test or a case, and a README without any.
-printf '## Use\n\nIt restarts.\n\n    ddprun ./train\n\n## What it does not do yet\n\nIt flies.\n' >"$scratch/readme.md"
-printf 'TEST_CASE("one: runs") {}\nTEST_CASE(\n    "one: restarts") {}\n' >"$scratch/one_test.cc"
-printf 'ddprun ./train | %s | one: runs\n' "$scratch/one_test.cc" >"$scratch/half.txt"
-{ cat "$scratch/half.txt"; printf 'restarts. | %s | one: restarts\n' "$scratch/one_test.cc"; } >"$scratch/table.txt"
+# Rows without a promise, a test or a case, and a README without rows.
+printf 'TEST_CASE("one: runs") {}\n' >"$scratch/one_test.cc"
 promises=tools/testing/promises.py
-accepts $promises "$scratch/readme.md" "$scratch/table.txt"
-finds "names a test of this promise: It restarts." $promises "$scratch/readme.md" "$scratch/half.txt"
-finds "has no case 'one: ends'" $promises "$scratch/readme.md" <(sed 's/runs/ends/' "$scratch/half.txt")
-finds "there is no test $scratch/two_test.cc" $promises "$scratch/readme.md" <(sed 's/one_test/two_test/' "$scratch/half.txt")
-finds "promises no such thing: It flies." $promises "$scratch/readme.md" <(echo "It flies. | $scratch/one_test.cc | one: runs")
-finds "no promise was found" $promises "$scratch/good.h" "$scratch/half.txt"
+row() { printf '[CONTRIBUTING.md]\n%s | %s | %s\n' "$@"; }
+accepts $promises
+finds "CONTRIBUTING.md promises no such thing: It flies." $promises <(row "It flies." "$scratch/one_test.cc" "one: runs")
+finds "has no case 'one: ends'" $promises <(row "# " "$scratch/one_test.cc" "one: ends")
+finds "there is no test $scratch/two_test.cc" $promises <(row "# " "$scratch/two_test.cc" "")
+finds "no row of tests/promises.txt names a test of this promise: ./tools/demo" $promises <(row "# " "$scratch/one_test.cc" "one: runs")
 # A sentence of 31 words, a word that has a plainer one, and both where nobody reads sentences.
 words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
 { echo "# Title"; echo; words 30 | sed 's/ $/./'; echo; echo '```text'; words 40; echo; echo '```'; echo; echo "    $(words 40)"; } >"$scratch/short.md"

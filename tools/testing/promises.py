@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""promises.py [README [TABLE]]: every promise of README.md has a test, which tests/promises.txt names.
+"""promises.py [TABLE]: what the documents promise has a test, which tests/promises.txt names.
 
-A promise is a command line that README.md shows, or a paragraph or table below one of its headings. The table has a row
-for each, "fragment | test file | case | ring": the fragment stands in the promise, the case in the file. The ring is empty
-for ring 0, "ci" where only ring 1 shows it, "hand" where no ring does. A script has no case. tools/test says where a row
-has the wrong ring.
+The table has a part for each page, below a line "[page]". Its rows are "fragment | test file | case | ring". The
+fragment stands in the page, and the case in the file. The ring is empty for ring 0, "ci" if only ring 1 shows it,
+and "hand" if no ring does. A script has no case. tools/test says if a row has the wrong ring.
+
+Of README.md each promise has a row: each command that it shows, and each paragraph, list or table below a heading
+that is not one of NOT_PROMISED.
 """
 
 import dataclasses
@@ -15,8 +17,8 @@ import sys
 from targets import ring_of
 
 README, TABLE = "README.md", "tests/promises.txt"
-NOT_PROMISED = "What it does not do"  # how the heading begins of what needs no test
-_COMMAND = re.compile(r"^    (?:\$ )?((?:\./tools|dist|tools)/\S+|ddprun|srun|g\+\+|gcc)( .*)?$", re.M)
+NOT_PROMISED = ("For whom", "Requirements and limits", "More")  # lists of links, and what is not promised
+_COMMAND = re.compile(r"^    (?:\$ )?((?:\./tools|dist|tools)/\S+|ddprun|srun|pip)( .*)?$", re.M)
 _CASE = re.compile(r'\b(?:TEST_CASE|TEST_CASE_FIXTURE|SCENARIO)\(\s*(?:\w+,\s*)?((?:"(?:\\.|[^"\\])*"\s*)+)')
 _RINGS = {"": 0, "ci": 1, "hand": None}
 
@@ -24,6 +26,7 @@ _RINGS = {"": 0, "ci": 1, "hand": None}
 @dataclasses.dataclass(frozen=True)
 class Row:
     place: str  # "tests/promises.txt:7"
+    page: str  # "docs/guides/slurm.md"
     fragment: str
     file: str
     case: str
@@ -41,7 +44,7 @@ def promises(readme):
     for block in re.split(r"(\n(?:[ \t]*\n)+)", readme):
         heading = re.match(r"#+ (.*)", block)
         if heading:
-            is_promised = block.startswith("## ") and not heading[1].startswith(NOT_PROMISED)
+            is_promised = block.startswith("## ") and heading[1] not in NOT_PROMISED
         elif is_promised and block.strip() and not block.startswith(("    ", "![")):
             found.append((line, one_line(block)))
         line += block.count("\n")
@@ -59,23 +62,23 @@ def read_table(path=TABLE):
 
 
 def parse_table(path, text):
-    rows = []
+    rows, page = [], ""
     for number, line in enumerate(text.splitlines(), 1):
-        if line and not line.startswith("#"):
+        if line.startswith("["):
+            page = line.strip("[]")
+        elif line and not line.startswith("#"):
             fields = [field.strip() for field in line.split("|")]
             fields += [""] * (4 - len(fields))
-            rows.append(Row(f"{path}:{number}", one_line(fields[0]), *fields[1:4]))
+            rows.append(Row(f"{path}:{number}", page, one_line(fields[0]), *fields[1:4]))
     return rows
 
 
-def text_breaches(path, readme, rows, read):
+def text_breaches(rows, read):
     """What is wrong with the rows; `read` gives a file's text, or None where there is no such file."""
-    all_promises = promises(readme)
-    if not all_promises:
-        yield f"{path}: no promise was found"
+    pages = {page: one_line(read(page) or "") for page in {row.page for row in rows}}
     for row in rows:
-        if not row.fragment or not any(row.fragment in text for _, text in all_promises):
-            yield f"{row.place}: {path} promises no such thing: {row.fragment}"
+        if not row.fragment or row.fragment not in pages[row.page]:
+            yield f"{row.place}: {row.page} promises no such thing: {row.fragment}"
         if row.ring not in _RINGS:
             yield f"{row.place}: the ring '{row.ring}' is neither empty nor ci nor hand"
         source = read(row.file)
@@ -83,9 +86,13 @@ def text_breaches(path, readme, rows, read):
             yield f"{row.place}: there is no test {row.file}"
         elif row.file.endswith(".cc") and row.case not in cases(source):
             yield f"{row.place}: {row.file} has no case '{row.case}'"
-    for line, text in all_promises:
-        if not any(row.fragment and row.fragment in text for row in rows):
-            yield f"{path}:{line}: no row of {TABLE} names a test of this promise: {text[:100]}"
+    of_readme = [row.fragment for row in rows if row.page == README and row.fragment]
+    promised = promises(read(README) or "")
+    if not promised:
+        yield f"{README}: no promise was found"
+    for line, text in promised:
+        if not any(fragment in text for fragment in of_readme):
+            yield f"{README}:{line}: no row of {TABLE} names a test of this promise: {text[:100]}"
 
 
 def ring_breaches(rows, targets, scripts):
@@ -106,8 +113,8 @@ def _read(path):
 
 
 def main(arguments):
-    readme, table = (arguments + [README, TABLE][len(arguments):])[:2]
-    breaches = list(text_breaches(readme, _read(readme) or "", read_table(table), _read))
+    table = (arguments or [TABLE])[0]
+    breaches = list(text_breaches(read_table(table), _read))
     for breach in breaches:
         print(f"promises: {breach}")
     return 1 if breaches else 0

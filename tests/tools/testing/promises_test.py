@@ -28,7 +28,7 @@ of two lines.
 |---|---|
 | 0 | fine |
 
-## What it does not do yet
+## Requirements and limits
 
 It does not fly.
 """
@@ -44,9 +44,23 @@ class PromisesTest(unittest.TestCase):
         self.assertEqual(promises.cases('TEST_CASE("a: b") {}\nTEST_CASE(\n    "c: "\n    "d") {\nTEST_CASE("e \\"f\\"") {}'),
                          {"a: b", "c: d", 'e "f"'})
 
-    def test_rows_have_four_fields_and_a_place(self):
-        self.assertEqual(promises.parse_table("t", "# why\n\na  b | x.cc | c: d | ci\ne | y.sh\nf | z | | hand\n"), [
-            Row("t:3", "a b", "x.cc", "c: d", "ci"), Row("t:4", "e", "y.sh", "", ""), Row("t:5", "f", "z", "", "hand")])
+    def test_rows_have_a_page_four_fields_and_a_place(self):
+        self.assertEqual(promises.parse_table("t", "# why\n[p.md]\na  b | x.cc | c: d | ci\n\n[q.md]\ne | y.sh\nf | z | | hand\n"), [
+            Row("t:3", "p.md", "a b", "x.cc", "c: d", "ci"), Row("t:6", "q.md", "e", "y.sh", "", ""),
+            Row("t:7", "q.md", "f", "z", "", "hand")])
+
+    def test_a_fragment_stands_in_its_page_and_each_promise_of_the_readme_has_a_row(self):
+        files = {"README.md": README, "p.md": "one\ntwo", "x.cc": 'TEST_CASE("c: d")', "y.sh": ""}
+        rows = [Row("t:1", "README.md", "./tools/demo", "y.sh", "", ""), Row("t:2", "README.md", "of two", "y.sh", "", ""),
+                Row("t:3", "README.md", "ddprun ./train", "y.sh", "", ""), Row("t:4", "README.md", "| 0 |", "y.sh", "", ""),
+                Row("t:5", "p.md", "one two", "x.cc", "c: d", "ci")]
+        self.assertEqual(list(promises.text_breaches(rows, files.get)), [])
+        wrong = [*rows[:3], Row("t:6", "p.md", "three", "x.cc", "c: d", ""), Row("t:7", "p.md", "one", "x.cc", "e", ""),
+                 Row("t:8", "lost.md", "one", "lost.cc", "", "later")]
+        self.assertEqual(list(promises.text_breaches(wrong, files.get)), [
+            "t:6: p.md promises no such thing: three", "t:7: x.cc has no case 'e'", "t:8: lost.md promises no such thing: one",
+            "t:8: the ring 'later' is neither empty nor ci nor hand", "t:8: there is no test lost.cc",
+            "README.md:17: no row of tests/promises.txt names a test of this promise: | code | meaning | |---|---| | 0 | fine |"])
 
     def test_a_row_is_in_the_ring_that_it_says(self):
         targets = [Target("//a:zero", "cc_test", frozenset(), ("a/zero_test.cc", "a/both_test.cc")),
@@ -56,7 +70,7 @@ class PromisesTest(unittest.TestCase):
         scripts = {"zero.sh": 0, "one.sh": 1}
 
         def breaches(*places):
-            return list(promises.ring_breaches([Row("t:1", "x", file, "y", ring) for file, ring in places], targets, scripts))
+            return list(promises.ring_breaches([Row("t:1", "p.md", "x", file, "y", ring) for file, ring in places], targets, scripts))
 
         self.assertEqual(breaches(("a/zero_test.cc", ""), ("a/both_test.cc", ""), ("a/one_test.cc", "ci"), ("zero.sh", ""),
                                   ("one.sh", "ci"), ("a/manual_test.cc", "hand"), ("other.sh", "hand")), [])
