@@ -41,6 +41,8 @@ kubernetes_packages=(python3-kubernetes python3-yaml)
 
 # A browser, for the test of the dashboard's page, and letters for it to write.
 browser_packages=(chromium fonts-dejavu-core)
+# With which tools/check_image builds an image and a base for it.
+image_packages=(buildah crun debootstrap)
 # Prometheus and promtool, which judge the metrics.
 prometheus_packages=(prometheus)
 
@@ -179,4 +181,16 @@ query() {
 # XML. One query answers every check that asks for rules and files (tools/lint_checks/graph.py).
 build_graph() {
   query 'deps(//... except //tests/... + //tools/lint_checks/planted:all)' --output=xml
+}
+
+# The mirror of Debian that this machine uses; nothing is said here about which.
+debian_mirror() {
+  { cat /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} 2>/dev/null || true; } |
+    grep -oP '^(URIs:\s*|deb\s+(\[[^]]*\]\s+)?)\K\S+' | grep -E '/debian/?$' | head -n 1
+}
+# with_apt_proxy COMMAND...: debootstrap downloads by wget, which knows nothing of apt's proxy.
+with_apt_proxy() {
+  local proxy
+  proxy=$(apt-config shell proxy Acquire::http::Proxy | sed -n "s/^proxy='\(.*\)'$/\1/p")
+  env ${proxy:+http_proxy="$proxy"} "$@"
 }

@@ -49,6 +49,7 @@ FAST = (
 BUILD = Command("build", ("tools/build",))
 _ELECTIONS = "tests/sim/election_test.cc"
 _RECORD_CHECK = ("tests/conformance/record", "--check")
+_IMAGE = Command("image", ("tools/check_image",), needs=("build",))
 _PORTABLE = ("dist/ddprun", "dist/train", "dist/make_digits", "dist/lib/libddp.so", "dist/lib/libddp_stop.so")
 # (ring, stage), in the order in which they run, behind the tests.
 CHECKS = (
@@ -60,6 +61,7 @@ CHECKS = (
     (1, Command("packages", ("tools/check_packages",), needs=("build",))),
     (1, Command("gpu_check", ("tools/gpu_check", "{scratch}/gpu_check"))),
     (1, Command("planted", ("tools/lint", "--only=planted"))),
+    (2, _IMAGE),
     (2, Command("seeds", ("tools/sim", "--seeds", "100000"))),
     (2, Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000"))),
     (2, Command("slurm", ("tools/test_slurm",))),
@@ -178,8 +180,9 @@ def tenth(commit, targets, fuzz_names, fuzz_jobs, tsan_flags=("--config=tsan",))
             Command("elected seeds", ("tools/sim", "--elected", "--seeds", "100000", "--seed", str(first)), is_of_tenth=True),
             dataclasses.replace(_elections(targets), is_of_tenth=True)]
     if lot == 3:
-        return "torchrun anew and a newer one", [
-            Command("torchrun anew", _RECORD_CHECK, is_of_tenth=True), dataclasses.replace(_newer_torchrun(targets), is_of_tenth=True)]
+        return "torchrun anew and a newer one, and the image for Kubernetes", [
+            Command("torchrun anew", _RECORD_CHECK, is_of_tenth=True), dataclasses.replace(_IMAGE, is_of_tenth=True),
+            dataclasses.replace(_newer_torchrun(targets), is_of_tenth=True)]
     if lot == 4:
         name, etcd = (("soak", ()), ("soak with etcd", ("--etcd",)))[number % 2]
         words = ("tools/soak", "--minutes", "5", "--seed", str(first), *etcd)
