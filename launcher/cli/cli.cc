@@ -16,6 +16,7 @@
 #include "launcher/cli/completion.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/text.h"
+#include "launcher/cli/variable_table.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -75,18 +76,15 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
     warnings.push_back(absl::StrCat(absl::StrJoin(stale, " "),
                                     " in the environment: workers get their own values"));
   }
-  // What users set, for ddprun and for ddp in the workers, and what ddprun and ddp set themselves,
-  // which a ddprun in a worker inherits.
+  // Also those that ddprun and ddp set themselves, which a ddprun in a worker inherits.
   constexpr char kPrefix[] = "DDPRUN_";
-  const std::vector<std::string> known = {"CLUSTER",       "CONTROL_DIR",   "CUBLAS_LIB",
-                                          "CUDA_LIB",      "ETCD_PASSWORD", "FLIGHT_RECORDER_DIR",
-                                          "HOST_ID",       "LIBDDP",        "LOG_LEVEL",
-                                          "NCCL_LIB",      "NCCL_PYTHON",   "NVML_LIB",
-                                          "STDERR",        "TOKEN",         "WORKER_SERVER",
-                                          "BENCH_RESULTS", "COUNTERS_FD",   "EPOCH",
-                                          "JOB_MARK",      "NODE_ADDR",     "PROGRESS_FILE",
-                                          "ROUND",         "ROUND_KEY_FD",  "SPAWN",
-                                          "STOP_FILE"};
+  std::vector<std::string> known;
+  for (const VariableGroup& group : VariableTable()) {
+    for (const VariableRow& row : group.rows) {
+      const std::string_view name = row.name;
+      if (name.starts_with(kPrefix)) known.emplace_back(name.substr(sizeof(kPrefix) - 1));
+    }
+  }
   for (const std::string& variable : NamesWith(kPrefix, environment)) {
     // What all have in common would make any two names near.
     const std::string name = variable.substr(sizeof(kPrefix) - 1);

@@ -165,15 +165,17 @@ echo 'getenv("DDPRUN_TEST_OTHER")' >"$tree/launcher/a.cc"
 finds "launcher/a.cc: the product names DDPRUN_TEST_OTHER" gates
 
 variables() { (cd "$tree" && find . -type f -printf '%P\n' | "$OLDPWD/$here/variables.py"); }
-finds "no list \`known\` in launcher/cli/cli.cc" variables
+finds "no row in launcher/cli/variable_table.cc" variables
 mkdir -p "$tree"/{launcher/cli,rendezvous}
-echo 'known = {"TOKEN", "CLUSTER"};' >"$tree/launcher/cli/cli.cc"
-echo '"DDPRUN_TOKEN", "DDPRUN_CLUSTER", "no DDPRUN_VARIABLE"' >"$tree/launcher/a.cc"
+printf '    {"%s", kDdprun, "", ""},\n' DDPRUN_TOKEN SLURM_JOB_ID >"$tree/launcher/cli/variable_table.cc"
+echo '"DDPRUN_TOKEN", "SLURM_JOB_ID=", "no DDPRUN_VARIABLE", "NOT_FOUND", "PATH"' >"$tree/launcher/a.cc"
 accepts variables
-echo '"DDPRUN_ROUND"' >"$tree/rendezvous/b.cc"
-finds "rendezvous/b.cc: launcher/cli/cli.cc does not know DDPRUN_ROUND" variables
+echo '"NCCL_ALGO"' >"$tree/rendezvous/b.cc"
+finds "rendezvous/b.cc: launcher/cli/variable_table.cc has no row for NCCL_ALGO" variables
+echo 'getenv("HOME")' >"$tree/rendezvous/b.cc"
+finds "rendezvous/b.cc: launcher/cli/variable_table.cc has no row for HOME" variables
 echo '"DDPRUN_TOKEN"' | tee "$tree/launcher/a.cc" >"$tree/rendezvous/b.cc"
-finds "launcher/cli/cli.cc: nothing reads or sets DDPRUN_CLUSTER" variables
+finds "launcher/cli/variable_table.cc: nothing reads or sets SLURM_JOB_ID" variables
 sed 's/ --with-etcd//' Dockerfile >"$scratch/Dockerfile"
 finds "does not install by: tools/setup --with-etcd" $here/dockerfile.sh "$scratch/Dockerfile"
 sed 's/ --with-etcd/& --with-gold/' Dockerfile >"$scratch/Dockerfile"

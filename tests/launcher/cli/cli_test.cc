@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/cli/variable_table.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::launcher {
@@ -290,21 +291,18 @@ TEST_CASE("cli: a variable of ours that an option has, and we have not, is warne
 
 TEST_CASE("cli: no variable of ours is called unknown, and each is found where it is misspelt") {
   std::vector<std::string> given;
-  for (const std::string name : {"BENCH_RESULTS", "CLUSTER",       "CONTROL_DIR",
-                                 "COUNTERS_FD",   "CUBLAS_LIB",    "CUDA_LIB",
-                                 "EPOCH",         "ETCD_PASSWORD", "FLIGHT_RECORDER_DIR",
-                                 "HOST_ID",       "JOB_MARK",      "LIBDDP",
-                                 "LOG_LEVEL",     "NCCL_LIB",      "NCCL_PYTHON",
-                                 "NODE_ADDR",     "NVML_LIB",      "PROGRESS_FILE",
-                                 "ROUND",         "ROUND_KEY_FD",  "SPAWN",
-                                 "STDERR",        "STOP_FILE",     "TOKEN",
-                                 "WORKER_SERVER"}) {
-    given.push_back("DDPRUN_" + name + "=");
-    const LaunchConfig config = Config({"p"}, Plain({"DDPRUN_" + name + "X=1"}));
-    REQUIRE_MESSAGE(config.warnings.size() == 1, name);
-    CHECK(config.warnings[0] ==
-          "unknown variable 'DDPRUN_" + name + "X' is ignored; did you mean DDPRUN_" + name + "?");
+  for (const VariableGroup& group : VariableTable()) {
+    for (const VariableRow& row : group.rows) {
+      const std::string name = row.name;
+      if (!name.starts_with("DDPRUN_")) continue;
+      given.push_back(name + "=");
+      const LaunchConfig config = Config({"p"}, Plain({name + "X=1"}));
+      REQUIRE_MESSAGE(config.warnings.size() == 1, name);
+      CHECK(config.warnings[0] ==
+            "unknown variable '" + name + "X' is ignored; did you mean " + name + "?");
+    }
   }
+  REQUIRE(given.size() > 20);
   // But for the cluster, which is one value and no other.
   std::erase(given, "DDPRUN_CLUSTER=");
   const LaunchConfig config = Config({"p"}, Plain(given));
