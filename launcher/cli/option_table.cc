@@ -22,8 +22,10 @@ constexpr const char* kOptions = "Options";  // of a command
 constexpr OptionRow kTable[] = {
     {"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1)."},
     {"nproc_per_node", 0, "COUNT|gpu|cpu|auto", kJob,
-     "Workers on this node: a number (default 1), gpu (one for each visible GPU), gpu:1,3,5 (one "
-     "on each of these), cpu (one for each CPU) or auto (gpu, where there is none cpu)."},
+     "Workers on this node: a number (default 1), gpu (one for each visible GPU), cpu (one for "
+     "each "
+     "CPU) or auto. With auto it is gpu, or cpu without a GPU. With gpu:1,3,5 there is one on each "
+     "of these."},
     {"workers", 'n', "N", kJob,
      "Workers of all nodes together, as mpirun's -n and -np: divided among --nnodes, or with "
      "--nproc_per_node (-ppn) it says how many nodes there are.",
@@ -45,9 +47,8 @@ constexpr OptionRow kTable[] = {
      "Derive nothing from the variables of Slurm, Open MPI, PMIx, SkyPilot or an indexed Job.",
      false, true},
     {"rdzv_endpoint", 0, "HOST[:PORT]", kMeeting,
-     "Where the nodes meet; the node on HOST serves it (default port 29400). With etcd its "
-     "members, "
-     "HOST:PORT,... (default port 2379)."},
+     "Address at which the nodes meet; the node on HOST serves it (default port 29400). With etcd "
+     "its members, HOST:PORT,... (default port 2379)."},
     {"rdzv_backend", 0, "c10d|etcd|static", kMeeting,
      "c10d (alias grpc) is the default with an endpoint alone."},
     {"rdzv_id", 0, "ID", kMeeting, "Id of the job, equal on all nodes."},
@@ -71,7 +72,7 @@ constexpr OptionRow kTable[] = {
      "DDPRUN_TOKEN: agents prove that they have it, and all between them is encrypted.",
      true, true},
     {"tls_cert", 0, "FILE", kMeeting,
-     "In place of a token: this node's certificate, and those between it and the authority (PEM).",
+     "Instead of a token: this node's certificate, and those between it and the authority (PEM).",
      true, true},
     {"tls_key", 0, "FILE", kMeeting, "The certificate's key, without a password (PEM).", true,
      true},
@@ -81,17 +82,17 @@ constexpr OptionRow kTable[] = {
     {"max_restarts", 0, "N", kFailure,
      "How often the whole job is restarted after a failure (default 0)."},
     {"max_same_failure", 0, "N", kFailure,
-     "End the job where it has failed N times in succession at the same step with the same error "
-     "(from 2; default: restart it all the same).",
+     "End the job if it has failed N times in succession at the same step with the same error "
+     "(from 2; default: restart it anyway).",
      true, true},
     {"max_node_losses", 0, "N", kFailure,
-     "End the job where more than N rounds have ended by the loss of a node (default: no limit).",
+     "End the job if more than N rounds have ended by the loss of a node (default: no limit).",
      true, true},
     {"max_preemptions", 0, "N", kFailure,
      "The same for nodes that leave because a signal told their ddprun to end.", true, true},
     {"restart_backoff", 0, "SECONDS", kFailure,
      "Wait before the second restart in a row, twice as long before each further one, at most 300 "
-     "s; after 10 minutes of progress it begins anew (default: no wait).",
+     "s; after 10 minutes of progress it begins again (default: no wait).",
      true, true},
     {"restart_budget_period", 0, "SECONDS", kFailure,
      "Give restarts, node losses and preemptions back after so long of progress, as 3600 (default: "
@@ -102,12 +103,13 @@ constexpr OptionRow kTable[] = {
      "From SIGTERM to SIGKILL when workers are stopped (default "
      "$TORCH_ELASTIC_SHUTDOWN_TIMEOUT or 30)."},
     {"keep_children", 0, "SECONDS", kFailure,
-     "Let processes that a worker leaves go on for so long after it has ended with 0, but none "
-     "with a GPU open; a failure, a stop or a restart ends them (default 0: they are ended). Once "
-     "all ranks have succeeded, a signal or `ddprun stop` ends this wait and the exit code is 0.",
+     "Let processes that a worker leaves go on for so long after it has ended with 0 (default 0: "
+     "they are ended). One with a GPU open is ended at once; a failure, a stop or a restart ends "
+     "all. Once all ranks have succeeded, a signal or `ddprun stop` ends this wait and the exit "
+     "code is 0.",
      true, true},
     {"log_dir", 0, "DIR", kOutput,
-     "Where log files go: DIR/<id>_<random>/attempt_<n>/<local rank>/."},
+     "Where log files go: DIR/<id>_<random>/attempt_<n>/<local_rank>/."},
     {"redirects", 'r', "STREAMS", kOutput,
      "Send to files: 1 stdout, 2 stderr, 3 both, or one for each local rank: 0:1,1:3."},
     {"tee", 't', "STREAMS", kOutput, "Like --redirects, and to the console with a prefix."},
@@ -129,7 +131,7 @@ constexpr OptionRow kTable[] = {
      "flag that they poll; it is not passed on to them.",
      true, true},
     {"requeue_code", 0, "CODE", kFailure,
-     "Exit code, 0 to 255, where a worker of this node has read that it was asked to stop.", true,
+     "Exit code, 0 to 255, if a worker of this node has read that it was asked to stop.", true,
      true},
     {"event_log_handler", 0, "null|console", kOutput,
      "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON)."},
@@ -178,13 +180,13 @@ consteval OptionRow Own(std::string_view name) {
 constexpr OptionRow kDoctorTable[] = {
     {"require", 0, "cuda", kOptions,
      "Exit with 120 when CUDA training cannot run here; stderr has the reason.", false},
-    {"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
+    {"json", 0, nullptr, kOptions, "One JSON object instead of the text.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
 constexpr OptionRow kCoordinatorTable[] = {
     {"bind", 0, "[HOST]:PORT", kOptions,
-     "Where it listens: an IP address of this machine, or none for all (default :29400; "
+     "Address at which it listens: an IP address of this machine, or none for all (default :29400; "
      "port 0: a free one).",
      false},
     {"rdzv_id", 0, "ID", kOptions,
@@ -230,12 +232,12 @@ constexpr OptionRow kCheckTable[] = {
     Own("tls_ca"),
     {"tolerance", 0, "TIMES", kOptions,
      "How many times slower than the median is slow, from 1.1 to 100 (default 1.5).", false},
-    {"json", 0, nullptr, kOptions, "One JSON object in place of the table.", false},
+    {"json", 0, nullptr, kOptions, "One JSON object instead of the table.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
 constexpr OptionRow kStatusTable[] = {
-    {"json", 0, nullptr, kOptions, "One JSON object in place of the text.", false},
+    {"json", 0, nullptr, kOptions, "One JSON object instead of the text.", false},
     {"coordinator", 0, "HOST:PORT", kOptions,
      "Ask the coordinator there, from any machine; it shows no log lines.", false},
     Own("token_file"),
@@ -256,7 +258,7 @@ constexpr OptionRow kTopTable[] = {
 };
 
 constexpr OptionRow kListTable[] = {
-    {"json", 0, nullptr, kOptions, "One JSON array in place of the text.", false},
+    {"json", 0, nullptr, kOptions, "One JSON array instead of the text.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -270,8 +272,8 @@ constexpr OptionRow kStopTable[] = {
 
 constexpr OptionRow kDumpTable[] = {
     {"ranks", 0, "N,...", kOptions, "Of these ranks alone, as in 0-7,12 (default: all).", false},
-    {"dir", 0, "DIR", kOptions, "Where the folder is made (default: the working directory).",
-     false},
+    {"dir", 0, "DIR", kOptions,
+     "Folder in which it makes the new one (default: the working directory).", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 
@@ -290,8 +292,8 @@ constexpr CommandRow kCommands[] = {
     {"status",
      "Shows what a running job does and what hangs. One sentence comes first, then its ranks, the "
      "worst first. Without JOB: this user's only job on this machine. Exits with 0 when all is "
-     "well, with 1 when not, with 2 when the job cannot be asked, with 122 when it is asked with "
-     "another token than its own.",
+     "well, with 1 when not, with 2 when the job cannot be asked. Exits with 122 when it is asked "
+     "with another token than its own.",
      kStatusTable, nullptr, "JOB"},
     {"top", "Shows the same as status, live, in a terminal. q ends it.", kTopTable, nullptr, "JOB"},
     {"list", "Lists this user's jobs on this machine.", kListTable},
@@ -304,8 +306,8 @@ constexpr CommandRow kCommands[] = {
      "Ends a job on all its nodes. Its workers get SIGTERM and their grace, and ddprun ends with "
      "143 everywhere. With --after_step they are asked to save and end by themselves, and their "
      "exit codes count. With --now they are killed. Exits with 0 once the job's coordinator has "
-     "heard it or the job ends anyway, with 1 when only agents on this machine have heard it or "
-     "--after_step comes too late, with 2 when the job cannot be asked.",
+     "heard it or the job ends anyway. Exits with 1 when only agents on this machine have heard it "
+     "or --after_step comes too late, with 2 when the job cannot be asked.",
      kStopTable, nullptr, "JOB"},
     {"doctor",
      "Shows what this machine has for training. That is NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
@@ -320,7 +322,7 @@ constexpr CommandRow kCommands[] = {
     {"bench",
      "Compares DDP with DataParallel on this machine. It trains a small network both by "
      "DataParallel (one process, a thread for each replica) and by DistributedDataParallel (a "
-     "process for each rank), and shows speed, scaling, communication and memory, and what limits. "
+     "process for each rank). It shows speed, scaling, communication and memory, and what limits. "
      "By default it takes less than a minute; it needs no data.",
      kBenchTable, "dp-ddp"},
     {"coordinator",
