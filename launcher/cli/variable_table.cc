@@ -69,7 +69,8 @@ constexpr VariableRow kWorkers[] = {
     {"TORCHELASTIC_RUN_ID", kPlaceReaders, "The job's id, from `--rdzv_id`", ""},
     {"TORCHELASTIC_USE_AGENT_STORE", kPlaceReaders,
      "`True`: the agent serves the store; `False`: rank 0 must serve it", ""},
-    {"TORCHELASTIC_ERROR_FILE", kPlaceReaders, "Where the worker writes its exception", ""},
+    {"TORCHELASTIC_ERROR_FILE", kPlaceReaders,
+     "The file into which the worker writes its exception", ""},
     {"TORCHELASTIC_SIGNALS_TO_HANDLE", kPyTorch, "The text of `--signals_to_handle`", ""},
     {"TORCHELASTIC_TIMER_FILE", kPyTorch,
      "The FIFO for timers, with `TORCHELASTIC_ENABLE_FILE_TIMER=1`; ddprun takes yours if it is "
@@ -152,7 +153,8 @@ constexpr VariableRow kInternal[] = {
     {"DDPRUN_NODE_ADDR", "library, Python package", "The node's address for other nodes", ""},
     {"DDPRUN_ROUND_KEY_FD", kLibrary, "The descriptor of the round's key", ""},
     {"DDPRUN_SPAWN", kLibrary, "The rank in a process that `ddp::Spawn` starts", ""},
-    {"DDPRUN_BENCH_RESULTS", kDdprun, "Where a rank of `ddprun bench` writes its results", ""},
+    {"DDPRUN_BENCH_RESULTS", kDdprun,
+     "The file into which a rank of `ddprun bench` writes its results", ""},
 };
 
 constexpr VariableGroup kGroups[] = {

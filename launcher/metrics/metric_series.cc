@@ -108,7 +108,7 @@ constexpr KindSeries kJobKinds[] = {
       "Time of the job that was spent outside of training steps, by what it went to."},
      OutsideSteps},
     {{"ddprun_job_round_start_seconds", kGauge,
-      "Where the time of the newest round's beginning went."},
+      "Time that the newest round took to begin, by what it went to."},
      RoundStart},
 };
 
@@ -155,11 +155,11 @@ constexpr Series<JobView> kJob[] = {
 };
 
 constexpr Series<NodeView> kNode[] = {
-    {{"ddprun_node_view_age_seconds", kGauge, "Since the node said what the others tell of it."},
+    {{"ddprun_node_view_age_seconds", kGauge, "Age of the values that the node has sent."},
      [](const NodeView& node) { return Text(node.age_s); }},
     {{"ddprun_node_up_seconds", kGauge, "Since the start of ddprun on the node."},
      [](const NodeView& node) { return Text(node.up_s); }},
-    {{"ddprun_node_rank", kGauge, "Place of the node in the round; absent in no round."},
+    {{"ddprun_node_rank", kGauge, "Place of the node in the round; absent if it is in no round."},
      [](const NodeView& node) { return When(node.node_rank >= 0, Text(node.node_rank)); }},
     {{"ddprun_node_memory_used_bytes", kGauge,
       "Memory in use by the job's cgroup, or by the machine."},
@@ -209,7 +209,8 @@ constexpr Series<RankView> kRank[] = {
     {{"ddprun_rank_gpu_memory_bytes", kGauge, "Memory in use of the worker's GPU."},
      [](const RankView& rank) { return Text(rank.gpu_memory); }},
     {{"ddprun_rank_waiting_seconds", kGauge,
-      "How long the oldest collective operation has been under way; 0: none is."},
+      "How long the oldest collective operation has been under way; 0 if there is no such "
+      "operation."},
      LongestWait},
     {{"ddprun_rank_collective_operations_total", kCounter,
       "Collective operations that have ended, of all process groups."},

@@ -1,6 +1,6 @@
 // Which metrics there are: name, type, meaning, and where the value comes from. [pure]
 //
-// docs/reference/metrics.md has a row for each; a test compares them.
+// tools/reference writes the tables of docs/reference/metrics.md from them.
 #ifndef DDPRUN_LAUNCHER_METRICS_METRIC_SERIES_H_
 #define DDPRUN_LAUNCHER_METRICS_METRIC_SERIES_H_
 

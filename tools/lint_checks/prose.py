@@ -3,8 +3,7 @@
 
 A sentence has at most 30 words (docs/internals/style.md asks for 25), and no word for which there
 is a plainer one. --table prints a line for each file: its words, the words of a sentence on
-average, and how many sentences are longer than 30 words. tools/lint passes all pages but those of
-prose_pending.txt, which are still to be rewritten.
+average, and how many sentences are longer than 30 words.
 """
 
 import re

@@ -246,34 +246,5 @@ TEST_CASE("docs/reference/metrics.md: of pods those with the annotation are scra
                 found->Describe());
 }
 
-TEST_CASE(
-    "docs/reference/metrics.md: the table has a row for each metric, with its type and labels") {
-  const std::string document = ReadFile(Runfile("docs/reference/metrics.md"));
-  std::set<std::string> rows;
-  std::stringstream text(MetricsText(RichView(), "n0"));
-  std::string type, help, previous;
-  for (std::string line; std::getline(text, line);) {
-    if (line.rfind("# HELP", 0) == 0) help = line.substr(line.find(' ', 7) + 1);
-    if (line.rfind("# TYPE", 0) == 0) type = line.substr(line.rfind(' ') + 1);
-    if (line[0] == '#') continue;
-    const std::string name = line.substr(0, line.find('{'));
-    if (name == previous) continue;
-    previous = name;
-    std::string labels;
-    static const std::regex kLabel("[{,]([a-z_]+)=");
-    for (std::sregex_iterator at(line.begin(), line.end(), kLabel); at != std::sregex_iterator();
-         ++at) {
-      if ((*at)[1] != "run_id") labels += (labels.empty() ? "" : ", ") + (*at)[1].str();
-    }
-    help.pop_back();  // the full stop
-    const std::string row = "| `" + name + "` | " + type + " | " + labels + " | " + help;
-    CHECK_MESSAGE(document == Contains("\n" + row), row);
-    rows.insert(name);
-  }
-  for (const std::string& name : MetricsIn(document)) {
-    CHECK_MESSAGE(rows.count(name) == 1, name);
-  }
-}
-
 }  // namespace
 }  // namespace ddprun::launcher

@@ -3,14 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "launcher/report/event_line.h"
 #include "tests/support/contains.h"
 #include "tests/support/json.h"
-#include "tests/support/subprocess.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -256,37 +254,6 @@ TEST_CASE("events: a line stays one line of UTF-8, and short") {
   Problem problem{.kind = "hang", .text = "all"};
   for (int rank = 0; rank < 100000; ++rank) problem.ranks.push_back(rank);
   CHECK(EventLine(head, ProblemEvent{problem}).size() < 10000);
-}
-
-// The row of docs/reference/events.md that tells of the event.
-std::string RowOf(const std::string& document, const std::string& event) {
-  std::stringstream lines(document);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string names = line.substr(0, line.find(" | ", 2));
-    if (names.rfind("| `", 0) == 0 && names.find("`" + event + "`") != std::string::npos) {
-      return line;
-    }
-  }
-  return "";
-}
-
-TEST_CASE("docs/reference/events.md: every event has a row with all its members") {
-  const std::string document = testing::ReadFile(testing::Runfile("docs/reference/events.md"));
-  for (const JobEvent& event : std::vector<JobEvent>{
-           JobStartEvent{}, WaitingEvent{}, RestartEvent{}, RoundStartEvent{},
-           WorkersStartedEvent{}, FirstStepEvent{}, FailureEvent{}, ProblemEvent{{.kind = "hang"}},
-           ProblemEvent{{.kind = "straggler"}}, ProblemEvent{{.kind = "oom"}}, ProblemEndEvent{},
-           StopAskedEvent{}, RoundEndEvent{}, JobEndEvent{}}) {
-    const auto line = testing::ParseJson(EventLine({}, event));
-    REQUIRE(line);
-    const std::string row = RowOf(document, line->get<std::string>("event"));
-    size_t index = 0;
-    for (const auto& [member, value] : *line) {
-      // The first seven are of every event.
-      const std::string& place = ++index <= 7 ? document : row;
-      CHECK_MESSAGE(place == Contains("`" + member + "`"), member, ": ", row);
-    }
-  }
 }
 
 }  // namespace
