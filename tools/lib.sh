@@ -10,7 +10,8 @@ progress_every_s=30
 
 # What a build and a test run need on an empty Debian 12 or Ubuntu 24.04. Everything is from the
 # distribution; the compilers, bash and dpkg of the base system are named where a minimal root lacks them.
-# For tests only: hwloc judges where workers are bound to CPUs (--numa_binding), elfutils reads their stacks.
+# For tests only: hwloc judges where workers are bound to CPUs (--numa_binding), elfutils reads their stacks,
+# python3-jsonschema judges what ddprun prints for programs.
 packages=(
   g++ pkg-config binutils mold
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib bazel-platforms
@@ -18,7 +19,7 @@ packages=(
   libre2-dev libc-ares-dev libssl-dev zlib1g-dev libxxhash-dev
   libboost-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libeigen3-dev
   doctest-dev libhwloc-dev elfutils
-  clang-format python3 procps iproute2 util-linux
+  clang-format python3 python3-jsonschema procps iproute2 util-linux
 )
 bench_packages=(mpich openmpi-bin libopenmpi-dev libgloo-dev libbenchmark-dev etcd-server etcd-client)
 lint_packages=(clang-tidy)

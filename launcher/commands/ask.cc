@@ -97,16 +97,9 @@ int List(const AskOptions& options) {
   }
   const int code = troubles.empty() ? kExitSuccess : kExitCannotAsk;
   if (options.is_json) {
-    json list = json::array();
-    for (const FoundJob& found : jobs) {
-      list.push_back({{"run_id", found.job.run_id},
-                      {"program", found.job.program},
-                      {"state", found.job.state},
-                      {"is_healthy", found.job.is_healthy},
-                      {"sentence", found.job.sentence},
-                      {"socket", found.socket_path}});
-    }
-    const int printed = Print(list.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    std::vector<ListedJob> listed;
+    for (const FoundJob& found : jobs) listed.push_back({&found.job, found.socket_path});
+    const int printed = Print(RenderListJson(listed) + "\n");
     return printed != kExitSuccess ? printed : code;
   }
   std::string text;

@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "launcher/dump/process_reading.h"
 #include "rendezvous/base/durable_file.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -111,7 +110,6 @@ class Writer {
   }
   void WriteRank(const DumpProcess& process, const ProcessReading& reading);
   void TakeFlightRecords();
-  std::string Summary(const DumpResult& result, const std::vector<ProcessReading>& readings) const;
 
   const DumpRequest& request_;
   absl::Status status_;
@@ -155,11 +153,25 @@ void Writer::TakeFlightRecords() {
   }
 }
 
-std::string Writer::Summary(const DumpResult& result,
-                            const std::vector<ProcessReading>& readings) const {
+void Writer::Write(DumpResult& result, const std::vector<ProcessReading>& readings,
+                   const std::string& roll_call) {
+  for (size_t i = 0; i < readings.size(); ++i) WriteRank(request_.processes[i], readings[i]);
+  Keep(WriteNewFile(request_.folder + "/roll_call.txt", roll_call));
+  // Last, as it reads a folder that may not answer; the summary tells of errors until here.
+  Keep(WriteNewFile(request_.folder + "/summary.json",
+                    DumpSummary(request_, result, readings, TimeNow(), errors_)));
+  if (!request_.flight_folder.empty()) TakeFlightRecords();
+  result.status = status_;
+}
+
+}  // namespace
+
+std::string DumpSummary(const DumpRequest& request, const DumpResult& result,
+                        const std::vector<ProcessReading>& readings, const std::string& time,
+                        const std::vector<std::string>& errors) {
   Json ranks = Json::array();
   for (size_t i = 0; i < readings.size(); ++i) {
-    const DumpProcess& process = request_.processes[i];
+    const DumpProcess& process = request.processes[i];
     const StackResult& stack = readings[i].stack;
     ranks.push_back({{"rank", process.rank},
                      {"local_rank", process.local_rank},
@@ -171,23 +183,10 @@ std::string Writer::Summary(const DumpResult& result,
                      {"kernel_wait", stack.kernel_wait},
                      {"problem", stack.problem}});
   }
-  const Json summary = {
-      {"run_id", request_.run_id},    {"host", request_.host}, {"time", TimeNow()},
-      {"roll_call", result.sentence}, {"ranks", ranks},        {"errors", errors_}};
+  const Json summary = {{"run_id", request.run_id},     {"host", request.host}, {"time", time},
+                        {"roll_call", result.sentence}, {"ranks", ranks},       {"errors", errors}};
   return summary.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
-
-void Writer::Write(DumpResult& result, const std::vector<ProcessReading>& readings,
-                   const std::string& roll_call) {
-  for (size_t i = 0; i < readings.size(); ++i) WriteRank(request_.processes[i], readings[i]);
-  Keep(WriteNewFile(request_.folder + "/roll_call.txt", roll_call));
-  // Last, as it reads a folder that may not answer; the summary tells of errors until here.
-  Keep(WriteNewFile(request_.folder + "/summary.json", Summary(result, readings)));
-  if (!request_.flight_folder.empty()) TakeFlightRecords();
-  result.status = status_;
-}
-
-}  // namespace
 
 std::string DumpPlaceText(const std::string& folder, const std::string& why_there) {
   return absl::StrCat("stacks are in ", folder, why_there.empty() ? "" : " (", why_there,

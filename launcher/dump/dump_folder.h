@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "launcher/dump/process_reading.h"
 #include "launcher/dump/roll_call.h"
 #include "launcher/dump/stack_reader.h"
 #include "rendezvous/base/time.h"
@@ -47,6 +48,11 @@ struct DumpResult {
 // Writes rank-3/{stack,status,environment}.txt for each process, roll_call.txt, summary.json, and
 // into rank-3 the flight records that bear its pid. Waits and touches files: a file thread's work.
 DumpResult WriteDump(const DumpRequest& request);
+
+// summary.json. `time` is in UTC, `errors` are those of writing.
+std::string DumpSummary(const DumpRequest& request, const DumpResult& result,
+                        const std::vector<ProcessReading>& readings, const std::string& time,
+                        const std::vector<std::string>& errors);
 
 // "stacks are in F", with what kept them from another place.
 std::string DumpPlaceText(const std::string& folder, const std::string& why_there);

@@ -211,6 +211,19 @@ std::string RenderJson(const JobView& job, JsonForm form) {
   return DocumentOf(job, /*is_sparse=*/false, form == JsonForm::kIndented ? 2 : -1);
 }
 
+std::string RenderListJson(const std::vector<ListedJob>& jobs) {
+  Json list = Json::array();
+  for (const auto& [job, socket] : jobs) {
+    list.push_back({{"run_id", job->run_id},
+                    {"program", job->program},
+                    {"state", job->state},
+                    {"is_healthy", job->is_healthy},
+                    {"sentence", job->sentence},
+                    {"socket", socket}});
+  }
+  return list.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string RenderNodeJson(const NodeView& node) {
   constexpr void (*kSteps[])(NodeView&) = {DropBuckets,     DropLastLines, KeepBusiestGroups,
                                            DropRareMembers, ShortenTexts,  DropGroups};

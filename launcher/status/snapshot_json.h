@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "launcher/status/snapshot.h"
@@ -21,6 +22,13 @@ enum class JsonForm { kOneLine, kIndented };
 
 // All members, also the empty ones; no line feed at its end. Numbers have six decimals at most.
 std::string RenderJson(const JobView& job, JsonForm form = JsonForm::kOneLine);
+
+// What `ddprun list --json` prints: a part of each job's snapshot, and the agent's socket.
+struct ListedJob {
+  const JobView* job;
+  std::string socket;
+};
+std::string RenderListJson(const std::vector<ListedJob>& jobs);
 
 // One line without the members that have their default value, of at most kMaxNodeJsonBytes. Where
 // that is too little, there go, until it suffices: the ranks' buckets, their last lines, their

@@ -1,6 +1,7 @@
 // reference [--check]: writes the generated parts of the reference pages, or says which differ.
 //
 // It runs in the project's folder; tools/reference starts it.
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -23,7 +24,7 @@ Result Fail(const std::string& what) {
 Result Take(const std::string& path, bool only_checks) {
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) return Fail("cannot read " + path + ": run tools/reference in the project");
+  if (!file && std::filesystem::exists(path)) return Fail("cannot read " + path);
   const absl::StatusOr<std::string> wanted = UpToDate(path, text);
   if (!wanted.ok()) return Fail(std::string(wanted.status().message()));
   if (*wanted == text) return Result::kSame;

@@ -1,9 +1,12 @@
 #include "tools/reference_program/pages.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tools/reference_program/samples.h"
+#include "tools/reference_program/schema.h"
 #include "tools/reference_program/tables.h"
 
 namespace ddprun::reference {
@@ -12,6 +15,43 @@ namespace {
 constexpr char kBegin[] = "<!-- generated: ";
 constexpr char kEnd[] = "<!-- end -->";
 
+// Each event has members of its own: the name says which.
+absl::StatusOr<Json> SchemaOfDocument(const Document& document) {
+  if (document.name != "event") return SchemaOf(document.samples);
+  std::vector<std::pair<std::string, std::vector<Json>>> events;
+  for (const Json& sample : document.samples) {
+    const auto name = sample.at("event").get<std::string>();
+    const auto found = std::find_if(events.begin(), events.end(),
+                                    [&](const auto& event) { return event.first == name; });
+    if (found == events.end()) {
+      events.push_back({name, {sample}});
+    } else {
+      found->second.push_back(sample);
+    }
+  }
+  Json any = Json::array();
+  for (const auto& [name, samples] : events) {
+    absl::StatusOr<Json> schema = SchemaOf(samples, name);
+    if (!schema.ok()) return schema.status();
+    (*schema)["properties"]["event"] = {{"const", name}};
+    any.push_back(*std::move(schema));
+  }
+  return Json{{"anyOf", std::move(any)}};
+}
+
+std::string SchemaPath(const Document& document) {
+  return absl::StrCat("docs/reference/schemas/", document.name, ".schema.json");
+}
+
+absl::StatusOr<std::string> SchemaText(const Document& document) {
+  const absl::StatusOr<Json> schema = SchemaOfDocument(document);
+  if (!schema.ok()) return schema.status();
+  Json all = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+              {"title", document.title}};
+  all.update(*schema);
+  return all.dump(1) + "\n";
+}
+
 }  // namespace
 
 std::vector<std::string> GeneratedFiles() {
@@ -19,10 +59,14 @@ std::vector<std::string> GeneratedFiles() {
   for (const Block& block : Blocks()) {
     if (paths.empty() || paths.back() != block.page) paths.push_back(block.page);
   }
+  for (const Document& document : Documents()) paths.push_back(SchemaPath(document));
   return paths;
 }
 
 absl::StatusOr<std::string> UpToDate(const std::string& path, const std::string& text) {
+  for (const Document& document : Documents()) {
+    if (path == SchemaPath(document)) return SchemaText(document);
+  }
   std::string out;
   size_t at = 0, used = 0;
   const std::vector<Block> blocks = Blocks();

@@ -1,5 +1,4 @@
 // The product's tables as Markdown: the parts of the reference pages that nobody writes by hand.
-//
 #ifndef DDPRUN_TOOLS_REFERENCE_PROGRAM_TABLES_H_
 #define DDPRUN_TOOLS_REFERENCE_PROGRAM_TABLES_H_
 

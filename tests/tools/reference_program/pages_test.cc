@@ -9,14 +9,17 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/variable_table.h"
 #include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/subprocess.h"
+#include "tools/reference_program/schema.h"
 #include "tools/reference_program/tables.h"
 
 namespace ddprun::reference {
@@ -119,7 +122,7 @@ std::set<std::string> VariableNames() {
 }
 
 TEST_CASE("reference pages: each generated part is as in the tables") {
-  REQUIRE(GeneratedFiles().size() == 6);
+  REQUIRE(GeneratedFiles().size() == 14);
   for (const std::string& path : GeneratedFiles()) {
     const std::string text = ReadFile(Runfile(path));
     const auto wanted = UpToDate(path, text);
@@ -173,6 +176,34 @@ TEST_CASE("reference pages: no page names a variable or a metric that the produc
   for (const auto& [name, page] : named) {
     const bool is_known = absl::StrContains(metrics, "`" + name + "`");
     CHECK_MESSAGE(is_known, "docs/", page, ": ", name);
+  }
+}
+
+void AddMembers(const Json& schema, std::set<std::string>& names) {
+  for (const auto& [key, value] : schema.items()) {
+    if (key == "properties") {
+      for (const auto& [name, member] : value.items()) names.insert(name);
+    }
+    if (value.is_structured()) AddMembers(value, names);
+  }
+}
+
+TEST_CASE("reference pages: a page names each member of the documents that it describes") {
+  for (const auto& [schema, page] :
+       {std::pair<const char*, std::string>("status", "reference/status-json.md"),
+        {"report-file", "reference/report-file.md"},
+        {"bench", "reference/bench-json.md"},
+        {"event", "reference/events.md"}}) {
+    const std::string file = absl::StrCat(schema, ".schema.json");
+    std::set<std::string> members;
+    AddMembers(Json::parse(ReadFile(Runfile("docs/reference/schemas/" + file))), members);
+    REQUIRE(members.size() > 20);
+    const std::string text = UserPages().at(page);
+    CHECK_MESSAGE(absl::StrContains(text, "schemas/" + file), page, ": no link to ", file);
+    for (const std::string& member : members) {
+      const bool is_named = absl::StrContains(text, "`" + member + "`");
+      CHECK_MESSAGE(is_named, page, ": ", member);
+    }
   }
 }
 
