@@ -10,15 +10,20 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/variable_table.h"
+#include "launcher/metrics/metric_series.h"
+#include "launcher/process/exit_status.h"
+#include "launcher/report/event_line.h"
 #include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/subprocess.h"
+#include "tools/reference_program/events.h"
 #include "tools/reference_program/schema.h"
 #include "tools/reference_program/tables.h"
 
@@ -144,6 +149,49 @@ TEST_CASE("reference pages: wrong parts and wrong marks are found") {
   CHECK(unended.status().message() == Contains("and then '<!-- end -->'"));
   const auto foreign = UpToDate(path, absl::StrReplaceAll(text, {{"d: options", "d: opinions"}}));
   CHECK(foreign.status().message() == Contains("no table is called 'opinions'"));
+}
+
+// How many rows of generated tables begin with each name. Options of commands do not count.
+std::map<std::string, int> RowsByName() {
+  std::map<std::string, int> rows;
+  const std::regex first("(?:^|\n)\\| `?([^`| ]+)`?[^|]*\\|");
+  for (const Block& block : Blocks()) {
+    if (block.name == "commands") continue;
+    for (std::sregex_iterator at(block.text.begin(), block.text.end(), first), end; at != end;
+         ++at) {
+      ++rows[(*at)[1]];
+    }
+  }
+  return rows;
+}
+
+TEST_CASE("reference pages: each option and variable and event and exit code has one row") {
+  const std::map<std::string, int> rows = RowsByName();
+  std::vector<std::string> names = {"128+n"};
+  for (const auto& row : launcher::OptionTable()) names.push_back(absl::StrCat("--", row.name));
+  for (const auto& group : launcher::VariableTable()) {
+    for (const auto& row : group.rows) names.emplace_back(row.name);
+  }
+  for (const auto& row : launcher::kExitCodes) {
+    if (row.code != launcher::kExitSignalBase) names.push_back(absl::StrCat(row.code));
+  }
+  for (const auto& event : EveryEvent()) {
+    names.push_back(Json::parse(launcher::EventLine({}, event)).at("event"));
+  }
+  for (const auto& series : launcher::JobSeries()) names.emplace_back(series.metric.name);
+  for (const auto& series : launcher::NodeSeries()) names.emplace_back(series.metric.name);
+  for (const auto& series : launcher::RankSeries()) names.emplace_back(series.metric.name);
+  for (const auto& series : launcher::GpuSeries()) names.emplace_back(series.metric.name);
+  for (const auto& series : launcher::JobKindSeries()) names.emplace_back(series.metric.name);
+  for (const std::string& name : names) {
+    CHECK_MESSAGE((rows.contains(name) && rows.at(name) == 1), name);
+  }
+  // The heads of the tables, too, are rows that begin with a name.
+  size_t heads = 0;
+  for (const char* head : {"option", "variable", "code", "metric", "event", "---"}) {
+    heads += rows.contains(head) ? 1 : 0;
+  }
+  CHECK(rows.size() == names.size() + heads);
 }
 
 TEST_CASE("reference pages: no page names an option that no program has") {
