@@ -120,7 +120,7 @@ std::set<std::string> VariableNames() {
   }
   for (const auto& group : launcher::VariableTable()) {
     for (const auto& row : group.rows) {
-      CHECK_MESSAGE(names.insert(row.name).second, row.name, " has two rows");
+      CHECK_MESSAGE(names.insert(row.name).second, std::string(row.name), " has two rows");
     }
   }
   return names;
