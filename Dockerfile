@@ -16,5 +16,5 @@ RUN apt-get update \
 COPY tools/setup tools/lib.sh tools/wheel_sizes.py /tmp/setup/tools/
 RUN /tmp/setup/tools/setup \
     --with-slurm --with-guest --with-kubernetes --with-browser --with-packages --with-images --with-prometheus --with-etcd \
-    --with-fuzz --with-debuggers --with-nccl --with-torch \
+    --with-fuzz --with-debuggers --with-docs --with-nccl --with-torch \
   && rm -rf /var/lib/apt/lists/* /tmp/setup

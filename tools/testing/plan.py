@@ -59,6 +59,7 @@ CHECKS = (
     (1, Command("libraries", ("tools/lint_checks/libraries.sh", "dist/lib/libddp.so", "dist/lib/libddp.a"), needs=("build",))),
     (1, Command("example", ("tools/lint_checks/example.sh",), needs=("build",))),
     (1, Command("packages", ("tools/check_packages",), needs=("build",))),
+    (1, Command("docs", ("tools/docs", "build"))),
     (1, Command("gpu_check", ("tools/gpu_check", "{scratch}/gpu_check"))),
     (1, Command("planted", ("tools/lint", "--only=planted"))),
     (2, _IMAGE),
