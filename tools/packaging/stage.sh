@@ -11,6 +11,9 @@ third_party_headers=(
 
 ddprun_version() { sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' rendezvous/base/version.h; }
 
+# The address of the project's page; empty if it has none.
+project_url() { tr -d '[:space:]' <PROJECT_URL; }
+
 third_party_licenses() {
   local header file name
   echo "ddprun and libddp contain code of these libraries, each under its own licence."
@@ -29,7 +32,7 @@ third_party_licenses() {
 # stage DIR: fills DIR, a prefix such as /usr/local, with what dist/ has. Every file is written beside
 # its place and then moved, so that a ddprun that runs from there keeps its file.
 stage() {
-  local to=$1 version shell new
+  local to=$1 version shell new documents file
   version=$(ddprun_version)
   [[ -x dist/ddprun && -f dist/lib/libddp.so ]] || tools/build
   new=$to/.ddprun.$$
@@ -60,7 +63,11 @@ END
     mkdir -p "$new/$1"
     dist/ddprun completion "$shell" >"$new/$1/$2"
   done
-  install -m 644 LICENSE README.md "$new/share/doc/ddprun/"
+  install -m 644 LICENSE "$new/share/doc/ddprun/"
+  documents=$("$packaging/documents.py")
+  while IFS= read -r file; do
+    install -D -m 644 "$file" "$new/share/doc/ddprun/$file"
+  done <<<"$documents"
   third_party_licenses >"$new/share/doc/ddprun/THIRD_PARTY_LICENSES"
   chmod -R u+w,a+rX "$new"
   # With + find fails when its command does.

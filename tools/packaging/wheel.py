@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Packs a wheel: wheel.py VERSION STAGED PYTHON_PACKAGE OUTPUT_FOLDER. STAGED is a folder as
-tools/install fills one. Prints the wheel's path."""
+"""Packs a wheel: wheel.py VERSION STAGED PYTHON_PACKAGE OUTPUT_FOLDER PROJECT_URL. STAGED is a
+folder as tools/install fills one. PROJECT_URL may be empty. Prints the wheel's path."""
 
 import base64
 import hashlib
@@ -12,27 +12,37 @@ import zipfile
 TAG = "py3-none-manylinux_2_34_x86_64"
 
 
-def contents(version, staged, package):
+DOCUMENTS = "share/doc/ddprun"
+DESCRIPTION = pathlib.Path(__file__).parent / "description.md"
+
+
+def contents(version, staged, package, url):
     """(name in the wheel, bytes, mode) of each file but RECORD."""
+    documents = staged / DOCUMENTS
     info = f"ddprun-{version}.dist-info"
     for path in sorted([*package.rglob("*.py"), package / "py.typed"]):
         yield f"ddprun/{path.relative_to(package)}", path.read_bytes(), 0o644
     yield "ddprun/lib/libddp.so", (staged / "lib/libddp.so").read_bytes(), 0o755
     yield f"ddprun-{version}.data/scripts/ddprun", (staged / "bin/ddprun").read_bytes(), 0o755
     for name in ("LICENSE", "THIRD_PARTY_LICENSES"):
-        yield f"{info}/licenses/{name}", (staged / "share/doc/ddprun" / name).read_bytes(), 0o644
+        yield f"{info}/licenses/{name}", (documents / name).read_bytes(), 0o644
+    for path in sorted(path for path in documents.rglob("*") if path.is_file()):
+        name = f"ddprun-{version}.data/data/{DOCUMENTS}/{path.relative_to(documents)}"
+        if path.name != "THIRD_PARTY_LICENSES":
+            yield name, path.read_bytes(), 0o644
     metadata = "\n".join(
         [
             "Metadata-Version: 2.1",
             "Name: ddprun",
             f"Version: {version}",
             "Summary: Starts and watches distributed training; a backend for torch.distributed",
-            "License: Apache-2.0" if b"Apache" in (staged / "share/doc/ddprun/LICENSE").read_bytes()
+            "License: Apache-2.0" if b"Apache" in (documents / "LICENSE").read_bytes()
             else "License: see LICENSE",
+            *([f"Project-URL: Source, {url}"] if url else []),
             "Requires-Python: >=3.10",
             "Description-Content-Type: text/markdown",
             "",
-            (staged / "share/doc/ddprun/README.md").read_text(),
+            DESCRIPTION.read_text(encoding="utf-8"),
         ]
     )
     yield f"{info}/METADATA", metadata.encode(), 0o644
@@ -43,7 +53,7 @@ def contents(version, staged, package):
     yield f"{info}/entry_points.txt", entries.encode(), 0o644
 
 
-def main(version, staged, package, folder):
+def main(version, staged, package, folder, url):
     path = pathlib.Path(folder) / f"ddprun-{version}-{TAG}.whl"
     record = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
@@ -55,7 +65,8 @@ def main(version, staged, package, folder):
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, data)
 
-        for name, data, mode in contents(version, pathlib.Path(staged), pathlib.Path(package)):
+        files = contents(version, pathlib.Path(staged), pathlib.Path(package), url)
+        for name, data, mode in files:
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{len(data)}")
             add(name, data, mode)
