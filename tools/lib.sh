@@ -62,8 +62,9 @@ debuggers_packages=(gdb python3-venv)
 py_spy_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-py-spy
 py_spy_wheel=py-spy==0.4.1
 
-# What makes the site of the documents (tools/docs): Doxygen, and with pip mkdocs (162 MB installed).
-docs_packages=(doxygen python3-venv)
+# What makes the site of the documents (tools/docs): Doxygen, a terminal for its pictures, and with pip mkdocs
+# (162 MB installed).
+docs_packages=(doxygen python3-pyte python3-venv)
 docs_dir=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ddprun-docs
 docs_wheels=(
   mkdocs==1.6.1 mkdocs-material==9.6.14 click==8.1.8 Jinja2==3.1.6 Markdown==3.11.3 Pygments==2.21.0
