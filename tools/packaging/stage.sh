@@ -14,9 +14,9 @@ ddprun_version() { sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' rendezvous/base/v
 # The address of the project's page; empty if it has none.
 project_url() { tr -d '[:space:]' <PROJECT_URL; }
 
-third_party_licenses() {
+# The packages with code in the programs, a line "name version" for each.
+third_party_packages() {
   local header file name
-  echo "ddprun and libddp contain code of these libraries, each under its own licence."
   for header in "${third_party_headers[@]}"; do
     for file in "/usr/include/$header" "/usr/include/x86_64-linux-gnu/$header"; do
       [[ ! -e $file ]] || break
@@ -24,9 +24,18 @@ third_party_licenses() {
     name=$(dpkg-query -S "$file" 2>/dev/null | head -n 1 | cut -d: -f1) || true
     [[ -n $name && -r /usr/share/doc/$name/copyright ]] ||
       die "the licence of $header is not on this machine (no /usr/share/doc/${name:-PACKAGE}/copyright); run tools/setup"
-    printf '\n%s\n%s\n\n' "==== $name" "$(dpkg-query -W -f '${Version}' "$name")"
-    cat "/usr/share/doc/$name/copyright"
+    dpkg-query -W -f '${Package} ${Version}\n' "$name"
   done
+}
+
+third_party_licenses() {
+  local listed name version
+  listed=$(third_party_packages)
+  echo "ddprun and libddp contain code of these libraries, each under its own licence."
+  while read -r name version; do
+    printf '\n%s\n%s\n\n' "==== $name" "$version"
+    cat "/usr/share/doc/$name/copyright"
+  done <<<"$listed"
 }
 
 # stage DIR: fills DIR, a prefix such as /usr/local, with what dist/ has. Every file is written beside

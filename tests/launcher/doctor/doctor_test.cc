@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "rendezvous/base/version.h"
 #include "tests/launcher/doctor/example_facts.h"
 #include "tests/support/contains.h"
 
@@ -39,7 +40,7 @@ TEST_CASE("doctor output: the JSON of a machine that has everything") {
   facts.host.driver.visible_devices = "0";
   const std::vector<std::string> lines = {
       R"({)",
-      R"(  "ddprun": "0.1.0",)",
+      R"(  "ddprun": ")" + std::string(kVersion) + R"(",)",
       R"(  "system": {"host": "node7", "kernel": "Linux 6.1.0-25-amd64", "glibc": "2.36", )"
       R"("cpu": "AMD EPYC 9654", "cpus": 96},)",
       R"(  "driver": {"file": "/lib/libcuda.so.1", "cuda_version": "13.1", )"
