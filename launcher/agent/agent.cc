@@ -84,6 +84,7 @@ int Agent::Run() {
   if (SetsOmpThreads(setup_.environment.variables, setup_.config.workers_per_node)) {
     log_.NoteOneThread();
   }
+  if (!setup_.config.site_line.empty()) log_.NoteSiteDefaults(setup_.config.site_line);
   WatchStep();
   guardian_->Watch(io_, [this](const std::string& text) { Say(text); });
   const auto work = asio::make_work_guard(io_);

@@ -240,6 +240,8 @@ void AgentLog::NoteOneThread() {
         "OMP_NUM_THREADS is not set: every worker gets 1; set it to give workers more threads");
 }
 
+void AgentLog::NoteSiteDefaults(const std::string& line) { Write(logger_, Level::info, line); }
+
 std::function<void(const std::string&)> AgentLog::LogStep() const {
   if (!logger_.should_log(Level::debug)) return {};
   return [&logger = logger_, run = Value(node_.run_id)](const std::string& step) {

@@ -36,6 +36,8 @@ class AgentLog {
   void Note(const WorkerStarted& event);
   // That nobody has set OMP_NUM_THREADS, so that every worker gets 1.
   void NoteOneThread();
+  // What options came from the site's file.
+  void NoteSiteDefaults(const std::string& line);
   // Before it is carried out.
   void Note(const AgentAction& action);
   // For RendezvousOptions::log_step: may be called on any thread while the logger lives. Empty:

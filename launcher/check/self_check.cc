@@ -12,6 +12,8 @@
 #include "launcher/check/check_child.h"
 #include "launcher/check/check_stage.h"
 #include "launcher/check/check_verdict.h"
+#include "launcher/cli/option_table.h"
+#include "launcher/cli/site_file.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -37,11 +39,14 @@ absl::Status CheckThisNode(int workers, const std::string& visible_devices,
                            const Environment& environment) {
   std::vector<std::string> variables;
   for (const std::string& variable : environment.variables) {
-    const bool is_option = variable.starts_with("PET_");
+    const bool is_option =
+        variable.starts_with("PET_") || variable.starts_with(kSiteFileVariable) ||
+        FindOptionOfVariable(std::string_view(variable).substr(0, variable.find('='))) != nullptr;
     const bool is_replaced =
         !visible_devices.empty() && variable.starts_with("CUDA_VISIBLE_DEVICES=");
     if (!is_option && !is_replaced) variables.push_back(variable);
   }
+  variables.push_back(absl::StrCat(kSiteFileVariable, "="));  // nor those of the site
   if (!visible_devices.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + visible_devices);
   const ChildEnd end = RunChild({.argv = {"/proc/self/exe", "check", "--standalone", "--no_cluster",
                                           kTolerance, absl::StrCat("--nproc_per_node=", workers)},

@@ -1,6 +1,8 @@
 #include "launcher/cli/cli.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,13 +17,14 @@
 #include "launcher/cli/cluster.h"
 #include "launcher/cli/completion.h"
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/site_file.h"
 #include "launcher/cli/text.h"
 #include "launcher/cli/variable_table.h"
 
 namespace ddprun::launcher {
 namespace {
 
-// The command line wins over the PET_ variables.
+// The command line wins over the variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
   const auto stand_in = [&](const std::string& option, const std::string& variable) {
     if (given.contains(option)) return;
@@ -30,9 +33,40 @@ void AddVariables(const Environment& environment, GivenOptions& given) {
     }
   };
   for (const OptionRow& row : OptionTable()) {
-    if (row.has_variable) stand_in(row.name, VariableOf(row));
+    for (const std::string& variable : VariablesOf(row)) stand_in(row.name, variable);
   }
   stand_in("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+}
+
+// All else wins over the site's file. A token or certificates of the user's leave no use for those
+// of the site.
+absl::Status AddSiteDefaults(const Environment& environment, GivenOptions& given) {
+  const absl::StatusOr<std::map<std::string, GivenValue>> site = ParseSiteFile(environment.site);
+  if (!site.ok()) return site.status();
+  const std::set<std::string> trust = {"token_file", "tls_cert", "tls_key", "tls_ca"};
+  const bool has_trust = environment.token || std::ranges::any_of(trust, [&](const auto& option) {
+                           return given.contains(option);
+                         });
+  for (const OptionRow& row : OptionTable()) {
+    if (has_trust && trust.contains(row.name)) continue;
+    for (const std::string& variable : VariablesOf(row)) {
+      const auto value = site->find(variable);
+      if (value != site->end()) given.emplace(row.name, value->second);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// For the log; empty: nothing came from the site's file.
+std::string SiteLine(const Environment& environment, const GivenOptions& given) {
+  std::vector<std::string> options;
+  for (const auto& [option, value] : given) {
+    if (!value.is_default) continue;
+    options.push_back(absl::StrCat("--", option, "=", EscapeControl(WithoutPasswords(value.text))));
+  }
+  if (options.empty()) return "";
+  return absl::StrCat("defaults of ", EscapeControl(environment.site.path), ": ",
+                      absl::StrJoin(options, " "));
 }
 
 // The names of the variables that begin so.
@@ -54,11 +88,8 @@ std::string OptionMeant(const std::string& name) {
   for (const OptionRow& row : OptionTable()) {
     const std::string option = absl::StrReplaceAll(row.name, {{"_", ""}});
     if (absl::AsciiStrToUpper(option) != words) continue;
-    const bool is_token = std::string_view(row.name) == "token_file";
-    const std::string variable = is_token           ? " or DDPRUN_TOKEN"
-                                 : row.has_variable ? " or " + VariableOf(row)
-                                                    : "";
-    return absl::StrCat("; use --", row.name, variable);
+    const std::vector<std::string> variables = VariablesOf(row);
+    return absl::StrCat("; use --", row.name, variables.empty() ? "" : " or " + variables.back());
   }
   return "";
 }
@@ -84,6 +115,9 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
       const std::string_view name = row.name;
       if (name.starts_with(kPrefix)) known.emplace_back(name.substr(sizeof(kPrefix) - 1));
     }
+  }
+  for (const OptionRow& row : OptionTable()) {
+    if (row.is_ours && row.has_variable) known.push_back(absl::AsciiStrToUpper(row.name));
   }
   for (const std::string& variable : NamesWith(kPrefix, environment)) {
     // What all have in common would make any two names near.
@@ -159,6 +193,7 @@ BenchOptions BenchOf(OptionReader& read) {
 // The job of a command line, its program left empty.
 absl::StatusOr<LaunchConfig> JobOf(CommandLine& line, const Environment& environment) {
   AddVariables(environment, line.given);
+  if (absl::Status status = AddSiteDefaults(environment, line.given); !status.ok()) return status;
   if (line.command != nullptr) {
     // Variables of options that the command does not have.
     std::erase_if(line.given, [&line](const auto& given) {
@@ -172,6 +207,7 @@ absl::StatusOr<LaunchConfig> JobOf(CommandLine& line, const Environment& environ
   absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(line.given, environment.machine);
   if (!config.ok()) return config.status();
   config->cluster_line = cluster->line;
+  config->site_line = SiteLine(environment, line.given);
   if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
   config->report_node = cluster->report_node;
   config->more_ports = cluster->more_ports;

@@ -93,9 +93,9 @@ struct NewTokenOptions {};
 using ParseResult = std::variant<LaunchConfig, PrintText, DoctorOptions, CoordinatorOptions,
                                  BenchOptions, AskOptions, CheckOptions, NewTokenOptions>;
 
-// Reads the command line, the PET_ variables and those of a cluster's manager. An error is the
-// user's (exit code 2) and one line without "ddprun: error: " in front; no line, where another task
-// of a Slurm step tells it. Nothing is printed or looked up here; ResolveProgram
+// Reads the command line, the options' variables, the site's file and a cluster's variables. An
+// error is the user's (exit code 2) and one line without "ddprun: error: " in front; no line, where
+// another task of a Slurm step tells it. Nothing is printed or looked up here; ResolveProgram
 // (program.h) tells whether the program exists.
 absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
                                              const Environment& environment);

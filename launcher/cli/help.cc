@@ -39,7 +39,9 @@ constexpr char kTail[] =
     "Options may be written with dashes or underscores, and cut short as long as only\n"
     "one begins so; the last of several wins. Everything after PROGRAM is the\n"
     "program's (a -- right behind it is dropped); ${local_rank} in it is replaced, $$\n"
-    "becomes $. PET_<NAME> in the environment stands in for an option.\n"
+    "becomes $. PET_<NAME> in the environment stands in for an option, DDPRUN_<NAME>\n"
+    "for one that torchrun lacks. /etc/ddprun.env has lines of these variables for\n"
+    "all jobs of a machine; DDPRUN_SITE_FILE names another file, or none.\n"
     "DDPRUN_LOG_LEVEL=info or =debug tells on stderr what ddprun does.\n"
     "\n"
     "Exit codes: that of the first worker that failed (128+n: killed by signal n), or\n";

@@ -25,7 +25,7 @@ void Warn(const std::string& option, const std::vector<std::string>& texts, Laun
 
 // Of an option that was given, or not, and that nobody reads then.
 void WarnUnused(const GivenValue* value, const std::string& why, LaunchConfig& config) {
-  if (value == nullptr) return;
+  if (value == nullptr || value->is_default) return;
   config.warnings.push_back(absl::StrCat(value->source, " ", Quoted(WithoutPasswords(value->text)),
                                          " is not used: ", why));
 }
@@ -111,6 +111,9 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   read.Into("preempt_signal", config.preempt_signal, ParsePreemptSignal);
   read.Into("requeue_code", config.requeue_code,
             [](const std::string& text) { return ParseNumber(text, 0, 255); });
+  const GivenValue* code = read.Find("requeue_code");
+  if (code != nullptr && code->is_default && config.preempt_signal == 0)
+    config.requeue_code.reset();
   config.trust = ReadTrustFiles(read);
   ReadWatchOptions(read, config);
   read.Into("numa_binding", config.numa_binding, ParseNumaBinding);

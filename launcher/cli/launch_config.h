@@ -166,6 +166,7 @@ struct LaunchConfig {
   // For the user to see once the job is known to start: what the cluster's variables told (empty:
   // nothing), and warnings of one line each.
   std::string cluster_line;
+  std::string site_line;  // what came from the site's file, for the log; empty: nothing
   std::vector<std::string> warnings;
 
   rendezvous::ClusterPlace cluster;  // for the coordinator, which refuses agents of another
@@ -180,6 +181,7 @@ struct LaunchConfig {
 struct GivenValue {
   std::string text;
   std::string source;
+  bool is_default = false;  // of the site: it yields to what it does not go together with
 };
 
 // Options by their underscore name, flags as "1" or "0"; what is absent was not given.

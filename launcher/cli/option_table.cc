@@ -1,5 +1,6 @@
 #include "launcher/cli/option_table.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
@@ -361,8 +362,18 @@ const OptionRow* FindOption(std::string_view name) {
   return nullptr;
 }
 
-std::string VariableOf(const OptionRow& row) {
-  return absl::StrCat("PET_", absl::AsciiStrToUpper(row.name));
+std::vector<std::string> VariablesOf(const OptionRow& row) {
+  const std::string name = absl::AsciiStrToUpper(row.name);
+  if (!row.has_variable) return {};
+  if (!row.is_ours) return {"PET_" + name};
+  return {"DDPRUN_" + name, "PET_" + name};
+}
+
+const OptionRow* FindOptionOfVariable(std::string_view variable) {
+  for (const OptionRow& row : kTable) {
+    if (std::ranges::count(VariablesOf(row), variable) > 0) return &row;
+  }
+  return nullptr;
 }
 
 std::span<const CommandRow> CommandTable() { return kCommands; }

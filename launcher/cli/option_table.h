@@ -17,7 +17,7 @@ struct OptionRow {
   const char* value;
   const char* group;  // heading in the help
   const char* help;
-  bool has_variable = true;      // PET_<NAME> stands in for it
+  bool has_variable = true;      // VariablesOf stand in for it
   bool is_ours = false;          // torchrun has none such
   bool may_stand_alone = false;  // --name means --name= (a value only behind the sign)
 
@@ -50,8 +50,11 @@ std::span<const ForeignWord> ForeignWords();
 const CommandRow* FindCommand(std::string_view name);
 // In OptionTable; nullptr when `name` (without dashes in front, either spelling) is no option.
 const OptionRow* FindOption(std::string_view name);
-// "PET_NNODES" for nnodes.
-std::string VariableOf(const OptionRow& row);
+// What stands in for the option, the first wins: DDPRUN_METRICS and PET_METRICS; PET_NNODES
+// alone for an option of torchrun's. None for a row without a variable.
+std::vector<std::string> VariablesOf(const OptionRow& row);
+// In OptionTable; nullptr if the variable stands in for no option.
+const OptionRow* FindOptionOfVariable(std::string_view variable);
 
 // "a", "b" for "a|b".
 std::vector<std::string> ChoicesIn(std::string_view text);

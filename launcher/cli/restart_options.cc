@@ -30,7 +30,8 @@ void ReadRestartOptions(OptionReader& read, LaunchConfig& config) {
   read.Into("restart_budget_period", config.limits.budget_period, seconds);
   if (config.max_restarts > 0) return;
   const auto warn = [&](const char* option, const char* why) {
-    if (read.Find(option) == nullptr) return;
+    const GivenValue* given = read.Find(option);
+    if (given == nullptr || given->is_default) return;
     config.warnings.push_back(absl::StrCat(config.SourceOf(option), " is not used: with ",
                                            config.SourceOf("max_restarts"), "=0, the default, ",
                                            why));

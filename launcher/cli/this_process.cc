@@ -1,20 +1,28 @@
 #include "launcher/cli/this_process.h"
 
+#include <fcntl.h>
 #include <openssl/crypto.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "launcher/cli/program.h"
+#include "launcher/cli/site_file.h"
+#include "launcher/cli/text.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/allowed_cpus.h"
+#include "rendezvous/base/unique_fd.h"
 #include "rendezvous/net/own_addresses.h"
 #include "rendezvous/net/socket_address.h"
 
@@ -67,6 +75,52 @@ void NamePythonOfWheels() {
   if (!python.empty()) setenv("DDPRUN_NCCL_PYTHON", python.c_str(), 1);
 }
 
+// Why the site's defaults cannot come from it; empty: they can. Who may write it may start programs
+// as the user.
+std::string WhyNoSiteFile(const struct stat& found) {
+  if (!S_ISREG(found.st_mode)) return "it is no regular file";
+  if (found.st_uid != 0 && found.st_uid != geteuid()) {
+    return absl::StrCat("it belongs to user ", found.st_uid, "; expected root's or your own");
+  }
+  if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return absl::StrFormat("its mode is %o, so others may write it; chmod 644 it",
+                           found.st_mode & 0777);
+  }
+  return "";
+}
+
+// Empty: it has been read.
+std::string ReadSiteText(int fd, std::string& text) {
+  struct stat found;
+  if (fstat(fd, &found) != 0) return std::strerror(errno);
+  if (std::string why = WhyNoSiteFile(found); !why.empty()) return why;
+  text.resize(kMaxSiteFileBytes + 1);
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = read(fd, text.data() + size, text.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return std::strerror(errno);
+    if (count == 0) break;
+    size += static_cast<size_t>(count);
+  }
+  text.resize(size);
+  if (size <= kMaxSiteFileBytes) return "";
+  return absl::StrCat("it is too long; expected at most ", kMaxSiteFileBytes, " bytes");
+}
+
+SiteFile ReadSiteFile() {
+  const char* const named = std::getenv(kSiteFileVariable);
+  SiteFile file = {.path = named == nullptr ? kSiteFile : named};
+  if (file.path.empty()) return file;
+  const UniqueFd fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.is_open() && errno == ENOENT && named == nullptr) return {};
+  const std::string why = fd.is_open() ? ReadSiteText(fd.get(), file.text) : std::strerror(errno);
+  if (why.empty()) return file;
+  file.trouble = absl::StrCat("the site's defaults, ", Quoted(file.path), ": ", why,
+                              "; without them: ", kSiteFileVariable, "= ddprun ...");
+  return file;
+}
+
 std::vector<std::string> OwnNames() {
   std::vector<std::string> names = rendezvous::EveryOwnAddress();
   names.push_back(rendezvous::HostName());
@@ -88,6 +142,7 @@ Environment EnvironmentOfThisProcess() {
                          .fresh_run_id = FreshRunId(),
                          .has_etcd_password = !environment.etcd_password.value_or("").empty(),
                          .names = OwnNames()};
+  environment.site = ReadSiteFile();
   return environment;
 }
 

@@ -19,6 +19,8 @@ constexpr VariableRow kSettings[] = {
     {"DDPRUN_LOG_LEVEL", kDdprun,
      "What ddprun writes to stderr: `trace`, `debug`, `info`, `warn`, `error` or `off`",
      "`LOGLEVEL`, else `warn`"},
+    {"DDPRUN_SITE_FILE", kDdprun, "The file with the defaults of a site; empty: none",
+     "`/etc/ddprun.env`"},
     {"DDPRUN_STDERR", kDdprun, "`inherit`: the workers inherit ddprun's stderr", "through ddprun"},
     {"DDPRUN_TOKEN", kDdprun, "The job's token; workers do not get it", "`--token_file`"},
     {"DDPRUN_WORKER_SERVER", kDdprun, "`1`: each worker gets `TORCH_WORKER_SERVER_SOCKET`", "none"},

@@ -39,7 +39,7 @@ void ReadWatchOptions(OptionReader& read, LaunchConfig& config) {
   read.Into("metrics", config.metrics, ParsePlace);
   read.Into("event_file", config.event_file, ParsePath);
   const GivenValue* on_hang = read.Find("on_hang");
-  if (on_hang != nullptr && config.hang_timeout == Duration{0}) {
+  if (on_hang != nullptr && !on_hang->is_default && config.hang_timeout == Duration{0}) {
     read.Refuse(*on_hang, "with --hang_timeout=0 no hang is looked for; expected one above 0");
   }
 }

@@ -137,6 +137,18 @@ TEST_CASE("cli: a PET_ variable stands in for an option and the command line win
   CHECK(ErrorOf({"p"}, Plain({"PET_NNODES="})).find("PET_NNODES ''") == 0);
 }
 
+TEST_CASE("cli: DDPRUN_ variables give our own options, before PET_ and after the command line") {
+  const auto timeout = [](const std::vector<std::string>& words,
+                          const std::vector<std::string>& variables) {
+    return Config(words, Plain(variables)).hang_timeout / std::chrono::seconds(1);
+  };
+  CHECK(timeout({"p"}, {"DDPRUN_HANG_TIMEOUT=7"}) == 7);
+  CHECK(timeout({"p"}, {"PET_HANG_TIMEOUT=8", "DDPRUN_HANG_TIMEOUT=7"}) == 7);
+  CHECK(timeout({"--hang_timeout=9", "p"}, {"DDPRUN_HANG_TIMEOUT=7"}) == 9);
+  CHECK(ErrorOf({"p"}, Plain({"DDPRUN_HANG_TIMEOUT=x"})).find("DDPRUN_HANG_TIMEOUT 'x'") == 0);
+  CHECK(Config({"p"}, Plain({"DDPRUN_NPROC_PER_NODE=4"})).workers_per_node == 1);
+}
+
 TEST_CASE("cli: what reaches the console and how, by option and by variable") {
   const Environment environment =
       Plain({"PET_LOCAL_RANKS_FILTER=0,12", "PET_DUPLICATE_STDOUT_FILTERS=a,,b,c",
@@ -280,10 +292,10 @@ TEST_CASE("cli: a variable of ours that an option has, and we have not, is warne
     REQUIRE_MESSAGE(config.warnings.size() == 1, name);
     return config.warnings.front();
   };
-  CHECK(warning("TOKEN_FILE") ==
-        "unknown variable 'DDPRUN_TOKEN_FILE' is ignored; use --token_file or DDPRUN_TOKEN");
   CHECK(warning("TOKENFILE") ==
-        "unknown variable 'DDPRUN_TOKENFILE' is ignored; use --token_file or DDPRUN_TOKEN");
+        "unknown variable 'DDPRUN_TOKENFILE' is ignored; did you mean DDPRUN_TOKEN_FILE?");
+  CHECK(warning("HANG_TIMOUT") ==
+        "unknown variable 'DDPRUN_HANG_TIMOUT' is ignored; did you mean DDPRUN_HANG_TIMEOUT?");
   CHECK(warning("NNODES") ==
         "unknown variable 'DDPRUN_NNODES' is ignored; use --nnodes or "
         "PET_NNODES");

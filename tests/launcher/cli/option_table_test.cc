@@ -192,17 +192,18 @@ TEST_CASE("option table: each flag's variable is a number, and 0 is off, as in t
   for (const OptionRow& row : OptionTable()) {
     if (!row.is_flag() || !row.has_variable) continue;
     ++flags;
-    const std::string variable = VariableOf(row);
-    for (const std::string value : {"0", "1", "-2", " 1 ", "00"}) {
-      CAPTURE(variable + "=" + value);
-      CHECK(parse(variable + "=" + value).ok());
-    }
-    for (const std::string value : {"true", "yes", "", "1.0", "-", "0x1"}) {
-      const auto result = parse(variable + "=" + value);
-      CAPTURE(variable + "=" + value);
-      REQUIRE_FALSE(result.ok());
-      CHECK(result.status().message() ==
-            variable + " '" + value + "': expected a number: 0 is off, 1 is on");
+    for (const std::string& variable : VariablesOf(row)) {
+      for (const std::string value : {"0", "1", "-2", " 1 ", "00"}) {
+        CAPTURE(variable + "=" + value);
+        CHECK(parse(variable + "=" + value).ok());
+      }
+      for (const std::string value : {"true", "yes", "", "1.0", "-", "0x1"}) {
+        const auto result = parse(variable + "=" + value);
+        CAPTURE(variable + "=" + value);
+        REQUIRE_FALSE(result.ok());
+        CHECK(result.status().message() ==
+              variable + " '" + value + "': expected a number: 0 is off, 1 is on");
+      }
     }
   }
   CHECK(flags >= 4);
