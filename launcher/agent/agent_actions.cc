@@ -106,7 +106,7 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted) {
     status = made.status();
     if (made.ok()) prepared.stop_file = made_stop_file_ = *std::move(made);
   }
-  // `ddprun stop --after_step` says so when it comes to it.
+  // `ddprun stop --graceful` says so when it comes to it.
   if (status.ok() || (!is_asking_wanted && !is_progress_wanted)) return;
   const std::string what = is_asking_wanted ? setup_.config.SourceOf("preempt_signal") +
                                                   ": the workers cannot be asked to stop: "

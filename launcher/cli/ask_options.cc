@@ -65,11 +65,11 @@ AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& re
   options.is_json = read.Find("json") != nullptr;
   const bool is_now = read.Find("now") != nullptr;
   if (is_now) options.stop_how = rendezvous::StopHow::kNow;
-  if (read.Find("after_step") != nullptr) {
+  if (const GivenValue* graceful = read.Find("graceful")) {
     options.stop_how = rendezvous::StopHow::kAfterStep;
     if (is_now) {
-      read.Fail(absl::InvalidArgumentError(
-          "--after_step lets the workers save and --now kills them: give one of them"));
+      read.Fail(absl::InvalidArgumentError(absl::StrCat(
+          graceful->source, " lets the workers save and --now kills them: give one of them")));
     }
   }
   options.follows = read.Find("follow") != nullptr;

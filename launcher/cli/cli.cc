@@ -24,16 +24,35 @@
 namespace ddprun::launcher {
 namespace {
 
+// What the value is kept by: an old name gives the option of the new one.
+const char* KeyOf(const OptionRow& row) {
+  return row.old != nullptr ? row.old->successor : row.name;
+}
+
+// A line for each value that was given by an option's old name.
+std::vector<std::string> OldNameWarnings(const GivenOptions& given) {
+  std::vector<std::string> warnings;
+  for (const auto& [option, value] : given) {
+    const Deprecation* old = value.old_name;
+    if (old == nullptr || value.is_default) continue;
+    warnings.push_back(absl::StrCat(value.source, " is an old name: instead of ", old->old_use,
+                                    " write ", old->new_use, " (deprecated since ddprun ",
+                                    old->since, ")"));
+  }
+  return warnings;
+}
+
 // The command line wins over the variables.
 void AddVariables(const Environment& environment, GivenOptions& given) {
-  const auto stand_in = [&](const std::string& option, const std::string& variable) {
+  const auto stand_in = [&](const std::string& option, const std::string& variable,
+                            const Deprecation* old = nullptr) {
     if (given.contains(option)) return;
     if (std::optional<std::string> value = environment.Get(variable)) {
-      given[option] = {.text = *std::move(value), .source = variable};
+      given[option] = {.text = *std::move(value), .source = variable, .old_name = old};
     }
   };
   for (const OptionRow& row : OptionTable()) {
-    for (const std::string& variable : VariablesOf(row)) stand_in(row.name, variable);
+    for (const std::string& variable : VariablesOf(row)) stand_in(KeyOf(row), variable, row.old);
   }
   stand_in("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
 }
@@ -51,7 +70,9 @@ absl::Status AddSiteDefaults(const Environment& environment, GivenOptions& given
     if (has_trust && trust.contains(row.name)) continue;
     for (const std::string& variable : VariablesOf(row)) {
       const auto value = site->find(variable);
-      if (value != site->end()) given.emplace(row.name, value->second);
+      if (value == site->end()) continue;
+      const auto [entry, is_new] = given.emplace(KeyOf(row), value->second);
+      if (is_new) entry->second.old_name = row.old;
     }
   }
   return absl::OkStatus();
@@ -174,14 +195,15 @@ CoordinatorOptions CoordinatorOf(OptionReader& read) {
 }
 
 BenchOptions BenchOf(OptionReader& read) {
-  BenchOptions options;
-  read.Into("ranks", options.ranks, ParseRankCounts);
+  BenchOptions options = {.is_json = read.Find("json") != nullptr};
+  read.Into("world_sizes", options.ranks, ParseRankCounts);
   read.Into("seconds", options.seconds_per_row, ParseBenchSeconds);
   read.Into("device", options.is_on_gpus, [](const std::string& text) -> absl::StatusOr<bool> {
     if (text == "cpu" || text == "cuda") return text == "cuda";
     return absl::InvalidArgumentError("expected cpu or cuda");
   });
-  for (auto& [name, file] : {std::pair("json", &options.json_file), {"html", &options.html_file}}) {
+  for (auto& [name, file] :
+       {std::pair("output", &options.json_file), {"html", &options.html_file}}) {
     read.Into(name, *file, [](const std::string& text) -> absl::StatusOr<std::string> {
       if (!text.empty()) return text;
       return absl::InvalidArgumentError("expected a file's path");
@@ -208,6 +230,9 @@ absl::StatusOr<LaunchConfig> JobOf(CommandLine& line, const Environment& environ
   if (!config.ok()) return config.status();
   config->cluster_line = cluster->line;
   config->site_line = SiteLine(environment, line.given);
+  for (std::string& warning : OldNameWarnings(line.given)) {
+    config->warnings.push_back(std::move(warning));
+  }
   if (!cluster->warning.empty()) config->warnings.push_back(cluster->warning);
   config->report_node = cluster->report_node;
   config->more_ports = cluster->more_ports;
@@ -263,7 +288,9 @@ absl::StatusOr<ParseResult> CommandOf(const CommandLine& line, const Environment
   } else if (name == "coordinator") {
     options = CoordinatorOf(read);
   } else if (name == "bench") {
-    options = BenchOf(read);
+    BenchOptions bench = BenchOf(read);
+    bench.warnings = OldNameWarnings(line.given);
+    options = std::move(bench);
   } else if (name == "check") {
     absl::StatusOr<ParseResult> check = CheckOf(line, environment);
     read.Fail(check.status());
@@ -271,7 +298,9 @@ absl::StatusOr<ParseResult> CommandOf(const CommandLine& line, const Environment
   } else if (name == "token") {
     options = NewTokenOptions();
   } else {
-    options = AskOf(name, line.subject, read);
+    AskOptions ask = AskOf(name, line.subject, read);
+    ask.warnings = OldNameWarnings(line.given);
+    options = std::move(ask);
   }
   if (read.status().ok()) return options;
   // Another task of a Slurm step tells an error without words.

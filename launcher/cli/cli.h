@@ -61,8 +61,10 @@ struct BenchOptions {
   std::vector<int> ranks = {1, 2, 4};  // ascending, each once, the first is 1
   Duration seconds_per_row = std::chrono::seconds(3);
   bool is_on_gpus = false;
+  bool is_json = false;
   std::string json_file;  // empty: none
   std::string html_file;
+  std::vector<std::string> warnings;  // of the command line, a line each
 };
 
 // `ddprun status`, `top`, `list`, `stop`, `logs`, `dump`: what a running job is asked.
@@ -76,8 +78,9 @@ struct AskOptions {
   rendezvous::StopHow stop_how = rendezvous::StopHow::kGracefully;
   std::optional<int> rank;
   bool follows = false;
-  std::vector<int> ranks;  // empty: all
-  std::string directory;   // empty: the working directory
+  std::vector<int> ranks;             // empty: all
+  std::string directory;              // empty: the working directory
+  std::vector<std::string> warnings;  // of the command line, a line each
 };
 
 // `ddprun check`

@@ -63,6 +63,15 @@ const char* ArgumentText(const CommandRow& command) {
   return TakesJob(command) ? "the id of a job" : "the name of a command";
 }
 
+// Those to suggest.
+std::vector<std::string> NamesOf(std::span<const OptionRow> rows) {
+  std::vector<std::string> names;
+  for (const OptionRow& row : rows) {
+    if (row.old == nullptr) names.emplace_back(row.name);
+  }
+  return names;
+}
+
 absl::Status RefuseForeign(const ForeignWord& foreign) {
   return InvalidArgumentError(absl::StrCat("ddprun has no command '", foreign.word, "'; use ",
                                            foreign.instead, " (a program of that name is ./",
@@ -73,6 +82,7 @@ absl::Status RefuseForeign(const ForeignWord& foreign) {
 absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
   std::vector<std::string> known;
   for (const OptionRow& row : command.options) {
+    if (row.old != nullptr) continue;
     known.push_back(
         absl::StrCat("--", row.name, row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
   }
@@ -83,9 +93,7 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
                                              " JOB"));
   }
   if (IsLong(word)) {
-    std::vector<std::string> names;
-    for (const OptionRow& row : command.options) names.emplace_back(row.name);
-    const std::string meant = DidYouMean(LongName(word), names, "--");
+    const std::string meant = DidYouMean(LongName(word), NamesOf(command.options), "--");
     if (!meant.empty()) {
       const std::string name = word.substr(0, word.find('='));
       return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(name), meant));
@@ -122,6 +130,24 @@ size_t FindArgument(const CommandRow& command, const std::vector<std::string>& w
     if (rows.size() == 1 && !rows[0]->is_flag()) ++i;
   }
   return words.size();
+}
+
+// `--json FILE` and `--json=FILE` of `bench`, where --json was no flag, by the name of their own. A
+// word that may be the file is neither an option nor what bench compares.
+void RenameOldJson(const CommandRow& command, std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!IsLong(words[i])) continue;
+    const std::vector<const OptionRow*> rows = FindLongIn(command.options, LongName(words[i]));
+    if (rows.size() != 1 || rows[0]->name != std::string_view("json")) continue;
+    const size_t equals = words[i].find('=');
+    const bool has_next =
+        i + 1 < words.size() && !words[i + 1].starts_with('-') && words[i + 1] != command.subject;
+    if (equals == std::string::npos && !has_next) continue;
+    const std::string file =
+        equals == std::string::npos ? words[i + 1] : words[i].substr(equals + 1);
+    words[i] = absl::StrCat("--", kOldJson, "=", file);
+    if (equals == std::string::npos) words.erase(words.begin() + static_cast<ptrdiff_t>(i) + 1);
+  }
 }
 
 // What CLI11 is told and what it says, of one command line.
@@ -235,13 +261,20 @@ class Reading {
     CommandLine line = {.command = command_};
     for (const auto& [row, option] : options_) {
       if (option->empty()) continue;
-      const std::string source = absl::StrCat("--", row->name);
+      const std::string source =
+          row->old != nullptr ? row->old->name : absl::StrCat("--", row->name);
       const std::string& text = option->results().back();
       if (row->is_flag() && IsMarked(text)) {
         return InvalidArgumentError(
             absl::StrCat(source, " ", Quoted(Unmarked(text)), ": it takes no value"));
       }
-      line.given[row->name] = {.text = row->is_flag() ? "1" : Unmarked(text), .source = source};
+      const GivenValue value = {
+          .text = row->is_flag() ? "1" : Unmarked(text), .source = source, .old_name = row->old};
+      const char* const name = row->old != nullptr ? row->old->successor : row->name;
+      if (!line.given.emplace(name, value).second) {
+        return InvalidArgumentError(
+            absl::StrCat("--", name, " is given by its old name, too: expected one of them"));
+      }
     }
     const std::vector<std::string> left = app_.remaining(true);
     if (left.empty()) return line;
@@ -294,9 +327,7 @@ class Reading {
           " is torch.distributed.launch's; leave it out: workers always find LOCAL_RANK in the "
           "environment (a script that wants an argument takes '--local-rank=${local_rank}')"));
     }
-    std::vector<std::string> names;
-    for (const OptionRow& row : rows_) names.emplace_back(row.name);
-    const std::string meant = DidYouMean(name, names, "--");
+    const std::string meant = DidYouMean(name, NamesOf(rows_), "--");
     return InvalidArgumentError(absl::StrCat(
         "unknown option ", quoted, meant.empty() ? "; ddprun --help lists the options" : meant,
         " (an option of the program goes after the program)"));
@@ -330,6 +361,10 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
     lacks_subject = subject.empty();
   }
   std::vector<std::string> without_argument(words.begin(), words.end());
+  if (command != nullptr && command->name == std::string_view("bench")) {
+    RenameOldJson(*command, without_argument);
+    words = without_argument;
+  }
   if (command != nullptr && command->argument != nullptr) {
     const size_t at = FindArgument(*command, without_argument);
     if (at < without_argument.size()) {

@@ -46,9 +46,11 @@ std::string StandingAlone(const char* separator, const char* prefix) {
 }
 
 std::string LongNames(Rows rows) {
-  return absl::StrJoin(rows, " ", [](std::string* out, const OptionRow& row) {
-    absl::StrAppend(out, "--", row.name);
-  });
+  std::vector<std::string> names;
+  for (const OptionRow& row : rows) {
+    if (row.old == nullptr) names.push_back(absl::StrCat("--", row.name));
+  }
+  return absl::StrJoin(names, " ");
 }
 
 std::string CommandNames() {
@@ -165,6 +167,7 @@ std::string ZshText(std::string_view text) {
 std::string ZshArguments(Rows rows) {
   std::string lines;
   for (const OptionRow& row : rows) {
+    if (row.old != nullptr) continue;
     std::string value;
     if (!row.is_flag()) {
       const Value known = ValueOf(row);
@@ -230,6 +233,7 @@ std::string FishText(std::string_view text) {
 std::string FishLines(const std::string& condition, Rows rows) {
   std::string lines;
   for (const OptionRow& row : rows) {
+    if (row.old != nullptr) continue;
     absl::StrAppend(&lines, "complete -c ddprun -n '", condition, "' -l ", row.name);
     if (row.letter != 0) absl::StrAppend(&lines, " -s ", std::string(1, row.letter));
     if (!row.is_flag() && !row.may_stand_alone) {
@@ -300,6 +304,7 @@ end
 std::string Tcsh() {
   std::string rules, names;
   for (const OptionRow& row : OptionTable()) {
+    if (row.old != nullptr) continue;
     absl::StrAppend(&names, row.name, row.is_flag() || row.may_stand_alone ? " " : "= ");
     if (row.is_flag()) continue;
     const Value value = ValueOf(row);

@@ -127,6 +127,7 @@ class HelpFormat final : public CLI::Formatter {
 void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
   app.set_help_flag();  // the table has one
   for (const OptionRow& row : rows) {
+    if (row.old != nullptr) continue;
     std::string names = absl::StrCat("--", row.name);
     if (row.letter != 0) absl::StrAppend(&names, ",-", std::string(1, row.letter));
     CLI::Option* option = app.add_option(names, CLI::callback_t(), row.help)->group(row.group);

@@ -177,11 +177,14 @@ struct LaunchConfig {
   std::string SourceOf(const std::string& option) const;
 };
 
+struct Deprecation;  // option_table.h
+
 // The text given for one option and where it came from ("--nnodes" or "PET_NNODES").
 struct GivenValue {
   std::string text;
   std::string source;
   bool is_default = false;  // of the site: it yields to what it does not go together with
+  const Deprecation* old_name = nullptr;  // it was given by that; nullptr: by the option's name
 };
 
 // Options by their underscore name, flags as "1" or "0"; what is absent was not given.

@@ -20,6 +20,23 @@ constexpr const char* kWatching = "Watching";
 constexpr const char* kOther = "Other";
 constexpr const char* kOptions = "Options";  // of a command
 
+constexpr Deprecation kDeprecations[] = {
+    {"--max_same_failure", "max_same_failures", "--max_same_failure=N", "--max_same_failures=N-1",
+     "0.1.0", "the Nth same failure ends the job"},
+    {"--json", "output", "bench --json=FILE", "bench --output=FILE", "0.1.0", "the same"},
+    {"--ranks", "world_sizes", "bench --ranks=N,...", "bench --world_sizes=N,...", "0.1.0",
+     "the same"},
+    {"--after_step", "graceful", "stop --after_step", "stop --graceful", "0.1.0", "the same"},
+};
+
+// That of an option's successor.
+consteval const Deprecation* OldNameOf(std::string_view successor) {
+  for (const Deprecation& row : kDeprecations) {
+    if (successor == row.successor) return &row;
+  }
+  std::abort();  // not while compiling
+}
+
 constexpr OptionRow kTable[] = {
     {"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1)."},
     {"nproc_per_node", 0, "COUNT|gpu|cpu|auto", kJob,
@@ -82,10 +99,11 @@ constexpr OptionRow kTable[] = {
      true},
     {"max_restarts", 0, "N", kFailure,
      "How often the whole job is restarted after a failure (default 0)."},
-    {"max_same_failure", 0, "N", kFailure,
-     "End the job if it has failed N times in succession at the same step with the same error "
-     "(from 2; default: restart it anyway).",
+    {"max_same_failures", 0, "N", kFailure,
+     "End the job if it fails more than N times in a row at the same step with the same error "
+     "(from 1; default: no limit).",
      true, true},
+    {"max_same_failure", 0, "N", kFailure, "", true, true, false, OldNameOf("max_same_failures")},
     {"max_node_losses", 0, "N", kFailure,
      "End the job if more than N rounds have ended by the loss of a node (default: no limit).",
      true, true},
@@ -202,14 +220,17 @@ constexpr OptionRow kCoordinatorTable[] = {
 };
 
 constexpr OptionRow kBenchTable[] = {
-    {"ranks", 0, "N,...", kOptions,
+    {"world_sizes", 0, "N,...", kOptions,
      "Numbers of ranks, 1 to 64 (default 1,2,4). One is always measured, for comparison.", false},
     {"seconds", 0, "S", kOptions, "Time for each row, 0.1 to 60 (default 3).", false},
     {"device", 0, "cpu|cuda", kOptions,
      "What trains: this machine's cores (cpu, the default) or its GPUs, one for each rank.", false},
-    {"json", 0, "FILE", kOptions, "Write the results there, for programs.", false},
+    {"json", 0, nullptr, kOptions, "One JSON object in place of the table.", false},
+    {"output", 0, "FILE", kOptions, "Write the JSON object there.", false},
     {"html", 0, "FILE", kOptions, "Write a page with plots there; it needs no other file.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
+    {"ranks", 0, "N,...", kOptions, "", false, false, false, OldNameOf("world_sizes")},
+    {kOldJson, 0, "FILE", kOptions, "", false, false, false, OldNameOf("output")},
 };
 
 constexpr OptionRow kCheckTable[] = {
@@ -264,11 +285,12 @@ constexpr OptionRow kListTable[] = {
 };
 
 constexpr OptionRow kStopTable[] = {
-    {"after_step", 0, nullptr, kOptions,
+    {"graceful", 0, nullptr, kOptions,
      "Ask the workers to save and end after their step, by the flag that they poll.", false},
     {"now", 0, nullptr, kOptions,
      "Kill the workers without their grace, also those of a job that is ending.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
+    {"after_step", 0, nullptr, kOptions, "", false, false, false, OldNameOf("graceful")},
 };
 
 constexpr OptionRow kDumpTable[] = {
@@ -305,10 +327,10 @@ constexpr CommandRow kCommands[] = {
      kDumpTable, nullptr, "JOB"},
     {"stop",
      "Ends a job on all its nodes. Its workers get SIGTERM and their grace, and ddprun ends with "
-     "143 everywhere. With --after_step they are asked to save and end by themselves, and their "
+     "143 everywhere. With --graceful they are asked to save and end by themselves, and their "
      "exit codes count. With --now they are killed. Exits with 0 once the job's coordinator has "
      "heard it or the job ends anyway. Exits with 1 when only agents on this machine have heard it "
-     "or --after_step comes too late, with 2 when the job cannot be asked.",
+     "or --graceful comes too late, with 2 when the job cannot be asked.",
      kStopTable, nullptr, "JOB"},
     {"doctor",
      "Shows what this machine has for training. That is NVIDIA driver, GPUs, NCCL, cuBLAS, CUDA "
@@ -379,6 +401,8 @@ const OptionRow* FindOptionOfVariable(std::string_view variable) {
 std::span<const CommandRow> CommandTable() { return kCommands; }
 
 std::span<const ForeignWord> ForeignWords() { return kForeignWords; }
+
+std::span<const Deprecation> Deprecations() { return kDeprecations; }
 
 const CommandRow* FindCommand(std::string_view name) {
   for (const CommandRow& row : kCommands) {

@@ -9,6 +9,17 @@
 
 namespace ddprun::launcher {
 
+// A name that is still accepted for an option with a better one. docs/reference/versions.md lists
+// these.
+struct Deprecation {
+  const char* name;       // as users write it: "--ranks"
+  const char* successor;  // the row of the better name
+  const char* old_use;    // "bench --ranks=N,..."
+  const char* new_use;
+  const char* since;  // the version
+  const char* meaning;
+};
+
 struct OptionRow {
   const char* name;  // in its underscore spelling; the dash spelling is accepted as well
   char letter;       // 0: none
@@ -20,6 +31,8 @@ struct OptionRow {
   bool has_variable = true;      // VariablesOf stand in for it
   bool is_ours = false;          // torchrun has none such
   bool may_stand_alone = false;  // --name means --name= (a value only behind the sign)
+  // An old name: help and completion leave it out, and a use causes a warning.
+  const Deprecation* old = nullptr;
 
   bool is_flag() const { return value == nullptr; }
 };
@@ -46,8 +59,11 @@ struct ForeignWord {
 std::span<const OptionRow> OptionTable();
 std::span<const CommandRow> CommandTable();
 std::span<const ForeignWord> ForeignWords();
+std::span<const Deprecation> Deprecations();
 // nullptr when `name` is no command.
 const CommandRow* FindCommand(std::string_view name);
+// What `bench --json FILE` is read as: an option of that name that takes a file.
+inline constexpr char kOldJson[] = "old_json";
 // In OptionTable; nullptr when `name` (without dashes in front, either spelling) is no option.
 const OptionRow* FindOption(std::string_view name);
 // What stands in for the option, the first wins: DDPRUN_METRICS and PET_METRICS; PET_NNODES

@@ -15,8 +15,16 @@ constexpr int kMost = 1000000;
 void ReadRestartOptions(OptionReader& read, LaunchConfig& config) {
   read.Into("max_restarts", config.max_restarts,
             [](const std::string& text) { return ParseNumber(text, 0, kMost); });
-  read.Into("max_same_failure", config.limits.max_same_failure,
-            [](const std::string& text) { return ParseNumber(text, 2, kMost); });
+  const GivenValue* same = read.Find("max_same_failures");
+  const bool is_old = same != nullptr && same->old_name != nullptr;
+  read.Into("max_same_failures", config.limits.max_same_failure,
+            [is_old](const std::string& text) -> absl::StatusOr<int> {
+              // The old name counts the failure that ends the job, as the limit does.
+              if (is_old) return ParseNumber(text, 2, kMost);
+              const absl::StatusOr<int> allowed = ParseNumber(text, 1, kMost);
+              if (!allowed.ok()) return allowed;
+              return *allowed + 1;
+            });
   const auto count = [](const std::string& text) { return ParseNumber(text, 0, kMost); };
   read.Into("max_node_losses", config.limits.max_node_losses, count);
   read.Into("max_preemptions", config.limits.max_preemptions, count);
@@ -36,7 +44,7 @@ void ReadRestartOptions(OptionReader& read, LaunchConfig& config) {
                                            config.SourceOf("max_restarts"), "=0, the default, ",
                                            why));
   };
-  for (const char* option : {"max_same_failure", "restart_backoff"}) {
+  for (const char* option : {"max_same_failures", "restart_backoff"}) {
     warn(option, "no failure is followed by a restart");
   }
   if (config.nodes.is_elastic()) return;

@@ -305,6 +305,7 @@ int Dump(const AskOptions& options) {
 }  // namespace
 
 int RunAsk(const AskOptions& options, const Environment& environment) {
+  Warn(options.warnings);
   switch (options.what) {
     case AskOptions::What::kStatus:
       return Status(options, environment);

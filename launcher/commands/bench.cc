@@ -41,7 +41,7 @@ absl::StatusOr<int> CountGpus(const BenchOptions& options, const Environment& en
   if (options.ranks.back() <= gpus) return gpus;
   return absl::FailedPreconditionError(absl::StrCat("--device cuda: ", options.ranks.back(),
                                                     " ranks need a GPU each, and CUDA shows ", gpus,
-                                                    "; ask for fewer by --ranks"));
+                                                    "; ask for fewer by --world_sizes"));
 }
 
 void Say(const std::string& text) {
@@ -51,7 +51,7 @@ void Say(const std::string& text) {
 // Before a minute is spent on what cannot be written.
 absl::Status CheckFiles(const BenchOptions& options) {
   for (const auto& [option, file] :
-       {std::pair("--json", &options.json_file), {"--html", &options.html_file}}) {
+       {std::pair("--output", &options.json_file), {"--html", &options.html_file}}) {
     if (file->empty()) continue;
     const absl::Status status = CheckWritable(*file);
     if (status.ok()) continue;
@@ -63,7 +63,7 @@ absl::Status CheckFiles(const BenchOptions& options) {
       std::filesystem::weakly_canonical(options.json_file, ignored) ==
           std::filesystem::weakly_canonical(options.html_file, ignored)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--json and --html name the same file, ", EscapeControl(options.json_file)));
+        absl::StrCat("--output and --html name the same file, ", EscapeControl(options.json_file)));
   }
   return absl::OkStatus();
 }
@@ -97,6 +97,7 @@ int RunBench(const BenchOptions& options, const Environment& environment) {
       .seconds = std::chrono::duration<double>(options.seconds_per_row).count(),
       .machine = bench::ReadMachine(cpus.empty() ? 1 : static_cast<int>(cpus.size()))};
   if (!bench::IsRank()) {
+    Warn(options.warnings);
     if (absl::Status status = CheckFiles(options); !status.ok()) return Refuse(status, kExitUsage);
     if (options.is_on_gpus) {
       const absl::StatusOr<int> gpus = CountGpus(options, environment);
@@ -112,7 +113,8 @@ int RunBench(const BenchOptions& options, const Environment& environment) {
   if (!report.ok()) return Refuse(report.status(), kExitMachine);
   // The files first: the reader of the table may close its pipe.
   const absl::Status written = WriteFiles(options, *report);
-  int code = Print(absl::StrCat(bench::TableText(*report), Conclusion(*report)));
+  int code = Print(options.is_json ? bench::ReportJson(*report)
+                                   : absl::StrCat(bench::TableText(*report), Conclusion(*report)));
   if (!written.ok()) code = Refuse(written, kExitMachine);
   if (!report->failure.empty()) code = Refuse(absl::AbortedError(report->failure), kExitMachine);
   if (code != kExitSuccess) return code;

@@ -13,6 +13,12 @@ int Complain(const absl::Status& error, int exit_code) {
   return exit_code;
 }
 
+void Warn(const std::vector<std::string>& warnings) {
+  for (const std::string& text : warnings) {
+    std::fprintf(stderr, "ddprun: warning: %s\n", text.c_str());
+  }
+}
+
 int Print(const std::string& text) {
   // A long text is written by fputs already, a short one by fflush alone.
   const bool is_taken = std::fputs(text.c_str(), stdout) != EOF;

@@ -29,7 +29,7 @@ def _open():
 
 def should_stop() -> bool:
     """Whether the launcher wants the job to save and end, as after a signal of preemption or
-    `ddprun stop --after_step`.
+    `ddprun stop --graceful`.
 
         for step, batch in enumerate(batches):
             train(batch)

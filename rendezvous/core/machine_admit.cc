@@ -33,10 +33,6 @@ std::string OptionIn(const std::string& text) {
   return text.substr(begin, text.find('=') - begin);
 }
 
-std::string LimitText(const char* option, int limit) {
-  return limit == 0 ? absl::StrCat("no ", option) : absl::StrCat(option, "=", limit);
-}
-
 std::string LimitText(const char* option, const std::optional<int>& limit) {
   return limit ? absl::StrCat(option, "=", *limit) : absl::StrCat("no ", option);
 }
@@ -63,7 +59,8 @@ std::string PeriodText(const Policy& policy) {
 }
 
 std::string SameFailureText(const Policy& policy) {
-  return LimitText("--max_same_failure", policy.limits.max_same_failure);
+  const int ends_at = policy.limits.max_same_failure;
+  return LimitText("--max_same_failures", ends_at == 0 ? std::nullopt : std::optional(ends_at - 1));
 }
 
 std::string BackendText(const Policy& policy) {

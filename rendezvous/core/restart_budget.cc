@@ -125,8 +125,8 @@ std::string WhyNoRestart(const RestartLimits& limits, const RestartsSpent& spent
   if (limits.max_same_failure == 0 || spent.same_failures < limits.max_same_failure) return "";
   return absl::StrCat("the same failure ", spent.same_failures, " times in succession",
                       report.step ? absl::StrCat(", each after step ", *report.step) : "",
-                      ": another restart would most likely end so, too (--max_same_failure=",
-                      limits.max_same_failure, ")");
+                      ": another restart would most likely end so, too (--max_same_failures=",
+                      limits.max_same_failure - 1, ")");
 }
 
 }  // namespace ddprun::rendezvous

@@ -55,7 +55,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
   Expect({{"-m", "./train.py"}, 2, "'./train.py'", "expected a name such as package.train"});
   Expect({{"doctor", "--require", "foo"}, 2, "doctor: --require 'foo'", "expected cuda"});
   Expect({{"token", "old"}, 2, "'old'", "expected --help"});
-  Expect({{"bench", "dp-ddp", "--ranks=x"}, 2, "'x'", "1,2,4"});
+  Expect({{"bench", "dp-ddp", "--world_sizes=x"}, 2, "'x'", "1,2,4"});
   Expect({{"coordinator", "--bind=:x"}, 2, "':x'", "[HOST]:PORT"});
 }
 

@@ -20,7 +20,7 @@ constexpr std::chrono::minutes kLong{9};
 
 TEST_CASE("bench: both ways train alike, and table, JSON and page have what was measured") {
   Job job;
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=1,2", "--seconds=0.1", "--json",
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--world_sizes=1,2", "--seconds=0.1", "--output",
                            job.File("bench.json"), "--html", job.File("bench.html")});
   REQUIRE_MESSAGE(bench->Wait(kLong) == 0, bench->Describe());
   CHECK(job.IsGone());
@@ -57,6 +57,22 @@ TEST_CASE("bench: both ways train alike, and table, JSON and page have what was 
   CHECK(page.substr(page.size() - 8) == "</html>\n");
 }
 
+TEST_CASE("bench: --json prints one object instead of the table and an old name causes a warning") {
+  Job job;
+  auto bench = job.RunRaw({"bench", "--ranks=1", "--seconds=0.1", "--json"});
+  REQUIRE_MESSAGE(bench->Wait(kLong) == 0, bench->Describe());
+  CHECK(job.IsGone());
+  const auto json = ParseJson(bench->out());
+  REQUIRE_MESSAGE(json.has_value(), bench->Describe());
+  CHECK(json->get_child("rows").size() == 2);
+  const std::string err = bench->err();
+  const std::string warning =
+      "ddprun: warning: --ranks is an old name: instead of bench --ranks=N,... write "
+      "bench --world_sizes=N,... (deprecated since ddprun 0.1.0)\n";
+  CHECK(err.find(warning) == 0);
+  CHECK(err.find("warning", warning.size()) == std::string::npos);  // no rank repeats it
+}
+
 // The one line on stderr of a bench that ended before it began.
 std::string RefusalOf(std::vector<std::string> options) {
   Job job;
@@ -71,20 +87,21 @@ std::string RefusalOf(std::vector<std::string> options) {
 
 TEST_CASE("bench: a file that cannot be written is told before anything is measured") {
   const TempDir dir;
-  CHECK(RefusalOf({"--json", "/no/such/a.json"}) ==
-        Contains(
-            "ddprun: error: bench: --json: write to /no/such/a.json: No such file or directory\n"));
+  CHECK(
+      RefusalOf({"--output", "/no/such/a.json"}) ==
+      Contains(
+          "ddprun: error: bench: --output: write to /no/such/a.json: No such file or directory\n"));
   CHECK(RefusalOf({"--html", dir.path().string()}) ==
         Contains("ddprun: error: bench: --html: " + dir.path().string() +
                  ": expected the path of a regular"));
-  CHECK(RefusalOf({"--html", dir.File("a"), "--json", dir.File("a")}) ==
-        Contains("ddprun: error: bench: --json and --html name the same file, "));
+  CHECK(RefusalOf({"--html", dir.File("a"), "--output", dir.File("a")}) ==
+        Contains("ddprun: error: bench: --output and --html name the same file, "));
 }
 
 TEST_CASE("bench: a rank that is killed costs its row and the later ones, and none before") {
   Job job;
   // Each measurement is half of that: enough for a test that stands still for a moment.
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=1,2", "--seconds=10", "--json",
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--world_sizes=1,2", "--seconds=10", "--output",
                            job.File("bench.json"), "--html", job.File("bench.html")});
   REQUIRE_MESSAGE(bench->WaitForErr("measuring 4/9", kLong), bench->Describe());
   // The first measurement in two processes.
@@ -111,7 +128,7 @@ TEST_CASE("bench: a rank that is killed costs its row and the later ones, and no
 
 TEST_CASE("bench: a signal ends it and all that it has started") {
   Job job;
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--ranks=2", "--seconds=60"});
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--world_sizes=2", "--seconds=60"});
   // The first measurement runs in a process of its own, and lasts for half a minute.
   REQUIRE_MESSAGE(Eventually([&] { return job.HasWorker(0); }), bench->Describe());
   bench->Signal(SIGTERM);

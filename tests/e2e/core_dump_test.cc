@@ -141,9 +141,9 @@ TEST_CASE("core dumps: a coordinator and who asks it leave none") {
 // A command that has no use for it has it all the same.
 TEST_CASE("core dumps: whatever is asked for, a token in the environment is in none") {
   Job job;
-  const Node bench =
-      job.RunProgram(Limited({Runfile("ddprun"), "bench", "dp-ddp", "--json=" + job.File("bench")}),
-                     {.env = {{"DDPRUN_TOKEN", kToken}}});
+  const Node bench = job.RunProgram(
+      Limited({Runfile("ddprun"), "bench", "dp-ddp", "--output=" + job.File("bench")}),
+      {.env = {{"DDPRUN_TOKEN", kToken}}});
   CHECK_MESSAGE(Eventually([&] { return CoreLimit(bench->pid()) == "1"; }), bench->Describe());
   bench->Signal(SIGTERM);
   bench->Wait();

@@ -80,8 +80,7 @@ TEST_CASE("stop: from either node it ends both, with 143 and the reason") {
   }
 }
 
-TEST_CASE(
-    "stop: --after_step asks all workers by the flag that they poll, and the job ends with 0") {
+TEST_CASE("stop: --graceful asks all workers by the flag that they poll, and the job ends with 0") {
   Job job;
   const ControlFolder folders[2];
   std::vector<Node> nodes;
@@ -91,7 +90,7 @@ TEST_CASE(
   }
   for (const char* up : {"up0", "up1", "up2", "up3"}) REQUIRE(job.WaitForFile(up));
   for (const ControlFolder& folder : folders) folder.Socket();
-  const Told told = Ask(job, folders[1], {"stop", "--after_step"});
+  const Told told = Ask(job, folders[1], {"stop", "--graceful"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
   CHECK(told.out == Contains("asked job "));
   for (const Node& node : nodes) {
@@ -101,14 +100,16 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("stop: after --after_step a stop still ends a job whose workers do not poll") {
+TEST_CASE("stop: after --graceful a stop still ends a job whose workers do not poll") {
   Job job;
   const ControlFolder folder;
   const Node ddprun =
       RunToy(job, folder, {"--nproc_per_node=1"}, {"touch:" + job.File("up"), "wait"});
   REQUIRE(job.WaitForFile("up"));
   folder.Socket();
-  CHECK(Ask(job, folder, {"stop", "--after_step"}).code == 0);
+  const Told old = Ask(job, folder, {"stop", "--after_step"});
+  CHECK_MESSAGE(old.code == 0, old.Describe());
+  CHECK(old.err == Contains("ddprun: warning: --after_step is an old name: "));
   REQUIRE_MESSAGE(ddprun->WaitForErr("ddprun: no rank has looked for the stop in 10 s: a program "
                                      "has to call ShouldStop() or ddprun.should_stop() after each "
                                      "step; `ddprun stop` ends one that does not\n"),
@@ -169,7 +170,7 @@ TEST_CASE("stop: of a job that ends by itself it says why, and no worker is aske
   CHECK_MESSAGE(status.code == 1, status.Describe());
   CHECK(status.out == Contains("stopping: round 1, "));
   CHECK(status.out == Contains("lost node: node "));
-  const Told after_step = Ask(job, folders[0], {"stop", "--after_step"});
+  const Told after_step = Ask(job, folders[0], {"stop", "--graceful"});
   CHECK_MESSAGE(after_step.code == 1, after_step.Describe());
   CHECK(after_step.out.empty());
   CHECK(after_step.err == Contains("; its workers are not asked to save any more\n"));

@@ -60,7 +60,7 @@ Subprocess::Options Environment(const ControlFolder& control) {
                   {"DDPRUN_LIBDDP", Runfile("worker_runtime/libddp.so")}}};
 }
 
-TEST_CASE("python stop: all ranks hear of ddprun stop --after_step at the same step") {
+TEST_CASE("python stop: all ranks hear of ddprun stop --graceful at the same step") {
   if (access(kPython, X_OK) != 0) return SkipTest(std::string("no ") + kPython);
   const TempDir dir;
   const ControlFolder control;
@@ -70,7 +70,7 @@ TEST_CASE("python stop: all ranks hear of ddprun stop --after_step at the same s
   REQUIRE_MESSAGE(job.WaitForOut("up\nup\n"), job.Describe());
   // The agent listens a moment after its workers have started.
   REQUIRE(Eventually([&] { return !std::filesystem::is_empty(control.path); }));
-  Subprocess stop({Runfile("ddprun"), "stop", "--after_step"}, Environment(control));
+  Subprocess stop({Runfile("ddprun"), "stop", "--graceful"}, Environment(control));
   CHECK_MESSAGE(stop.Wait() == 0, stop.Describe());
   REQUIRE_MESSAGE(job.Wait() == 0, job.Describe());
   const std::string out = job.out().substr(std::string("up\nup\n").size());

@@ -240,7 +240,7 @@ Result BenchRow(Check& check) {
   std::string ranks = "1";
   for (int more = 2; more <= std::min(check.gpus, 8); more *= 2) absl::StrAppend(&ranks, ",", more);
   const Outcome outcome = check.Run({check.Program("ddprun"), "bench", "dp-ddp", "--device", "cuda",
-                                     "--ranks", ranks, "--seconds", "1"});
+                                     "--world_sizes", ranks, "--seconds", "1"});
   if (!outcome.ok()) return FailedRun("ddprun bench", outcome);
   Result result;
   std::istringstream lines(outcome.out);

@@ -128,36 +128,64 @@ TEST_CASE("bench options: what is measured, for how long, and which files are wr
   CHECK(bench({}).ranks == std::vector<int>{1, 2, 4});
   CHECK(bench({}).seconds_per_row == std::chrono::seconds(3));
   CHECK(bench({}).json_file.empty());
-  CHECK(bench({"--ranks=4,2,2"}).ranks == std::vector<int>{1, 2, 4});
-  CHECK(bench({"--ranks", "64"}).ranks == std::vector<int>{1, 64});
+  CHECK(bench({"--world_sizes=4,2,2"}).ranks == std::vector<int>{1, 2, 4});
+  CHECK(bench({"--world_sizes", "64"}).ranks == std::vector<int>{1, 64});
   CHECK(bench({"--seconds=0.5"}).seconds_per_row == std::chrono::milliseconds(500));
   CHECK(!bench({}).is_on_gpus);
   CHECK(!bench({"--device=cpu"}).is_on_gpus);
   CHECK(bench({"--device", "cuda"}).is_on_gpus);
-  CHECK(bench({"--json", "a.json", "--html=b.html"}).json_file == "a.json");
-  CHECK(bench({"--json", "a.json", "--html=b.html"}).html_file == "b.html");
+  CHECK_FALSE(bench({}).is_json);
+  CHECK(bench({"--json", "--html=b.html"}).is_json);
+  CHECK(bench({"--json", "--html=b.html"}).json_file.empty());
+  CHECK(bench({"--json", "--html=b.html"}).html_file == "b.html");
+  CHECK(bench({"--json", "--output", "a.json"}).is_json);
+  CHECK(bench({"--output", "a.json"}).json_file == "a.json");
+  CHECK(bench({"--output", "a.json"}).warnings.empty());
+}
+
+TEST_CASE("bench options: old names are taken, each with a line that says what to write") {
+  for (const Words& words :
+       {Words{"bench", "dp-ddp", "--json", "a.json"},
+        Words{"bench", "--json", "a.json", "--seconds=1"}, Words{"bench", "--js=a.json"}}) {
+    const auto result = Parse(words);
+    REQUIRE_MESSAGE(result.ok(), result.status().ToString());
+    const BenchOptions& bench = std::get<BenchOptions>(*result);
+    CHECK(bench.json_file == "a.json");
+    CHECK_FALSE(bench.is_json);
+    CHECK(bench.warnings ==
+          Words{"--json is an old name: instead of bench --json=FILE write bench --output=FILE "
+                "(deprecated since ddprun 0.1.0)"});
+  }
+  const BenchOptions ranks = std::get<BenchOptions>(*Parse({"bench", "--ranks=2"}));
+  CHECK(ranks.ranks == std::vector<int>{1, 2});
+  CHECK(ranks.warnings.size() == 1);
+  CHECK(Parse({"bench", "--ranks=x"}).status().message() == Contains("bench: --ranks 'x': "));
 }
 
 TEST_CASE("bench options: what is wrong is quoted with what is right") {
   const std::string ranks = "expected numbers of ranks from 1 to 64 separated by commas, as in";
   const std::string seconds = "expected seconds from 0.1 to 60";
   const std::vector<std::pair<Words, std::string>> rows = {
-      {{"ddp"}, "unexpected argument 'ddp'; expected --ranks N,..."},
-      {{"--ranks=2", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --ranks N,..."},
-      {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --ranks N,..."},
-      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --ranks N,..."},
+      {{"ddp"}, "unexpected argument 'ddp'; expected --world_sizes N,..."},
+      {{"--world_sizes=2", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world_sizes N,..."},
+      {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world_sizes N,..."},
+      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --world_sizes N,..."},
       {{"dp-ddp", "--device=gpu"}, "--device 'gpu': expected cpu or cuda"},
-      {{"dp-ddp", "--ranks=0"}, "--ranks '0': " + ranks},
-      {{"dp-ddp", "--ranks=x"}, "--ranks 'x': " + ranks},
-      {{"dp-ddp", "--ranks="}, "--ranks '': " + ranks},
-      {{"dp-ddp", "--ranks=1,,2"}, "--ranks '1,,2': " + ranks},
-      {{"dp-ddp", "--ranks=65"}, "--ranks '65': " + ranks},
-      {{"dp-ddp", "--ranks=-1"}, "--ranks '-1': " + ranks},
-      {{"dp-ddp", "--ranks=2,3,4,5,6,7"}, "--ranks '2,3,4,5,6,7': expected at most 6 different"},
+      {{"dp-ddp", "--world_sizes=0"}, "--world_sizes '0': " + ranks},
+      {{"dp-ddp", "--world_sizes=x"}, "--world_sizes 'x': " + ranks},
+      {{"dp-ddp", "--world_sizes="}, "--world_sizes '': " + ranks},
+      {{"dp-ddp", "--world_sizes=1,,2"}, "--world_sizes '1,,2': " + ranks},
+      {{"dp-ddp", "--world_sizes=65"}, "--world_sizes '65': " + ranks},
+      {{"dp-ddp", "--world_sizes=-1"}, "--world_sizes '-1': " + ranks},
+      {{"dp-ddp", "--world_sizes=2,3,4,5,6,7"},
+       "--world_sizes '2,3,4,5,6,7': expected at most 6 different"},
       {{"dp-ddp", "--seconds=0"}, "--seconds '0': " + seconds},
       {{"dp-ddp", "--seconds=61"}, "--seconds '61': " + seconds},
       {{"dp-ddp", "--seconds=fast"}, "--seconds 'fast': " + seconds},
+      {{"dp-ddp", "--output="}, "--output '': expected a file's path"},
       {{"dp-ddp", "--json="}, "--json '': expected a file's path"},
+      {{"--json", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world_sizes N,..."},
+      {{"--json=a", "--output=b"}, "--output is given by its old name, too: expected one of them"},
   };
   for (const auto& [words, message] : rows) {
     const absl::Status status = Parse(words, "bench").status();
@@ -228,7 +256,8 @@ TEST_CASE("commands: other launchers' words are refused with what is meant, what
 
 TEST_CASE("commands: the only choice may be left out") {
   CHECK(std::holds_alternative<NewTokenOptions>(*Parse({"token"})));
-  CHECK(std::get<BenchOptions>(*Parse({"bench", "--ranks=1,2"})).ranks == std::vector<int>{1, 2});
+  CHECK(std::get<BenchOptions>(*Parse({"bench", "--world_sizes=1,2"})).ranks ==
+        std::vector<int>{1, 2});
   CHECK(Refused({"token", "old"}) == Contains("unexpected argument 'old'"));
   CHECK(Refused({"completion"}) == Contains("expected ddprun completion bash|zsh"));
 }

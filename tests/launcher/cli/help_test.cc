@@ -67,7 +67,9 @@ TEST_CASE("help: a command's has its usage and its options, and ddprun's names t
           Contains(std::string("\nUsage: ddprun ") + command.name + subject + " [options]\n"));
     CHECK(FullHelpText() == Contains(std::string("\n  ddprun ") + command.name + " "));
     for (const OptionRow& row : command.options) {
-      CHECK(help == Contains(std::string("--") + row.name));
+      const std::string name = std::string("--") + row.name;
+      if (row.old == nullptr) CHECK(help == Contains(name));
+      if (row.old != nullptr) CHECK(help != Contains(name));
     }
     CHECK(CountNarrowLines(help) > 0);
     CHECK(help.substr(help.size() - 2) != "\n\n");
@@ -80,6 +82,10 @@ TEST_CASE("help: every option stands once, below the heading of its group, with 
   std::istringstream stream(help);
   for (std::string word; stream >> word;) words += word + " ";
   for (const OptionRow& row : OptionTable()) {
+    if (row.old != nullptr) {
+      CHECK(words != Contains(std::string("--") + row.name + "="));
+      continue;
+    }
     const std::string value = row.is_flag() ? "" : std::string("=") + row.value;
     const std::string name =
         "--" + std::string(row.name) + (row.may_stand_alone ? "[" + value + "]" : value) + " ";

@@ -36,15 +36,38 @@ TEST_CASE("restart options: all are off unless asked for") {
 }
 
 TEST_CASE("restart options: how often the same failure may come") {
+  // Two are allowed, and the third ends the job.
+  const LaunchConfig config = Config({"--max_restarts=3", "--max-same-failures=2", "p"});
+  CHECK(config.limits.max_same_failure == 3);
+  CHECK(config.warnings.empty());
+  CHECK(Config({"--max_restarts=3", "p"}, {"PET_MAX_SAME_FAILURES=4"}).limits.max_same_failure ==
+        5);
+  for (const std::string bad : {"0", "-2", "x", "", "2.5"}) {
+    CAPTURE(bad);
+    CHECK(ErrorOf({"--max_same_failures=" + bad, "p"}) ==
+          "--max_same_failures '" + bad + "': expected a number from 1 to 1000000");
+  }
+}
+
+TEST_CASE("restart options: --max_same_failure counts the last failure, too, and says so") {
   const LaunchConfig config = Config({"--max_restarts=3", "--max-same-failure=2", "p"});
   CHECK(config.limits.max_same_failure == 2);
-  CHECK(config.warnings.empty());
-  CHECK(Config({"--max_restarts=3", "p"}, {"PET_MAX_SAME_FAILURE=4"}).limits.max_same_failure == 4);
-  for (const std::string bad : {"0", "1", "-2", "x", "", "2.5"}) {
-    CAPTURE(bad);
-    CHECK(ErrorOf({"--max_same_failure=" + bad, "p"}) ==
-          "--max_same_failure '" + bad + "': expected a number from 2 to 1000000");
-  }
+  CHECK(config.warnings ==
+        Words{"--max_same_failure is an old name: instead of --max_same_failure=N write "
+              "--max_same_failures=N-1 (deprecated since ddprun 0.1.0)"});
+  CHECK(ErrorOf({"--max_same_failure=1", "p"}) ==
+        "--max_same_failure '1': expected a number from 2 to 1000000");
+  CHECK(ErrorOf({"--max_same_failure=2", "--max_same_failures=1", "p"}) ==
+        "--max_same_failures is given by its old name, too: expected one of them");
+  const auto limit = [](const Words& words, const Words& variables) {
+    return Config(words, variables).limits.max_same_failure;
+  };
+  // The same option: what wins does not hang on the name.
+  CHECK(limit({"--max_restarts=3", "p"}, {"PET_MAX_SAME_FAILURE=4"}) == 4);
+  CHECK(limit({"--max_restarts=3", "--max_same_failures=1", "p"}, {"PET_MAX_SAME_FAILURE=9"}) == 2);
+  CHECK(limit({"--max_restarts=3", "--max_same_failure=3", "p"}, {"PET_MAX_SAME_FAILURES=9"}) == 3);
+  // Cut short, either could be meant.
+  CHECK(ErrorOf({"--max_same_fail=2", "p"}).find("option '--max_same_fail' could be --") == 0);
 }
 
 TEST_CASE("restart options: losses, preemptions, back-off and the period") {
@@ -80,10 +103,10 @@ TEST_CASE("restart options: with a range of nodes losses are limited without res
 }
 
 TEST_CASE("restart options: without restarts one line says that they limit nothing") {
-  const LaunchConfig config = Config({"p"}, {"PET_MAX_SAME_FAILURE=2"});
+  const LaunchConfig config = Config({"p"}, {"PET_MAX_SAME_FAILURES=2"});
   REQUIRE(config.warnings.size() == 1);
   CHECK(config.warnings[0] ==
-        "PET_MAX_SAME_FAILURE is not used: with --max_restarts=0, the default, no failure is "
+        "PET_MAX_SAME_FAILURES is not used: with --max_restarts=0, the default, no failure is "
         "followed by a restart");
 }
 

@@ -96,7 +96,13 @@ TEST_CASE("ask options: the job stands anywhere among the options, or is left ou
   CHECK(AskOf({"dump", "--ranks", "12,0"}).ranks == std::vector<int>{0, 12});
   CHECK(AskOf({"dump", "--dir=x"}).directory == "x");
   CHECK(AskOf({"stop", "job-1"}).stop_how == rendezvous::StopHow::kGracefully);
-  CHECK(AskOf({"stop", "--after-step", "job-1"}).stop_how == rendezvous::StopHow::kAfterStep);
+  CHECK(AskOf({"stop", "--graceful", "job-1"}).stop_how == rendezvous::StopHow::kAfterStep);
+  CHECK(AskOf({"stop", "--graceful", "job-1"}).warnings.empty());
+  const AskOptions old = AskOf({"stop", "--after-step", "job-1"});
+  CHECK(old.stop_how == rendezvous::StopHow::kAfterStep);
+  CHECK(old.job == "job-1");
+  CHECK(old.warnings == Words{"--after_step is an old name: instead of stop --after_step write "
+                              "stop --graceful (deprecated since ddprun 0.1.0)"});
   CHECK(AskOf({"stop", "--now", "job-1"}).stop_how == rendezvous::StopHow::kNow);
   // A beginning of an option has its value behind it, too.
   CHECK(AskOf({"status", "--coord", "h:29400"}).job == "");
@@ -119,7 +125,9 @@ TEST_CASE("ask options: what is wrong is said with what is right") {
   CHECK(ErrorOf({"stop", "--json"}).find("stop: unknown option '--json'") == 0);
   CHECK(ErrorOf({"status", "--job", "X"}) ==
         Contains("unknown option '--job'; the job is an argument: ddprun status JOB"));
-  CHECK(ErrorOf({"stop", "--now", "--after_step"}) == Contains("give one of them"));
+  CHECK(ErrorOf({"stop", "--now", "--graceful"}) ==
+        "stop: --graceful lets the workers save and --now kills them: give one of them");
+  CHECK(ErrorOf({"stop", "--now", "--after_step"}) == Contains("--after_step lets"));
   CHECK(ErrorOf({"logs"}) == "logs: --rank=N is needed: whose output?");
   CHECK(ErrorOf({"logs", "--rank=x"}).find("logs: --rank 'x': ") == 0);
   CHECK(ErrorOf({"logs", "--rank=-1"}).find("logs: --rank '-1': ") == 0);
