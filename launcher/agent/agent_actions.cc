@@ -108,9 +108,10 @@ void Agent::MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted) {
   }
   // `ddprun stop --graceful` says so when it comes to it.
   if (status.ok() || (!is_asking_wanted && !is_progress_wanted)) return;
-  const std::string what = is_asking_wanted ? setup_.config.SourceOf("preempt_signal") +
-                                                  ": the workers cannot be asked to stop: "
-                                            : "Kubeflow Trainer does not hear of the progress: ";
+  const std::string what = is_asking_wanted
+                               ? setup_.config.SourceOf("preempt_signal") +
+                                     ": the workers cannot be asked for a graceful stop: "
+                               : "Kubeflow Trainer does not hear of the progress: ";
   prepared.warning = absl::StrCat("warning: ", what, EscapeControl(std::string(status.message())));
 }
 
@@ -132,7 +133,7 @@ void Agent::Do(const AskToStop& action) {
                    is_ask_in_vain_     ? "the workers of this node cannot be asked"
                    : group_.is_empty() ? "no worker runs on this node; those that start are asked"
                                        : "asked the workers of this node",
-                   " to save and stop"));
+                   " for a graceful stop"));
   stop_hint_timer_.expires_after(kStopHintDelay);
   stop_hint_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) HintAtStopFlag();
@@ -144,7 +145,7 @@ void Agent::HintAtStopFlag() {
   const bool is_read = stop_file_ == nullptr || stop_file_->was_read();
   if (is_read || group_.is_empty() || !watch_.record().has_rank_0()) return;
   Say(absl::StrCat(
-      "no rank has looked for the stop in ", kStopHintDelay / std::chrono::seconds(1),
+      "no rank has looked for the graceful stop in ", kStopHintDelay / std::chrono::seconds(1),
       " s: a program has to call ShouldStop() or ddprun.should_stop() after each step; "
       "`ddprun stop` ends one that does not"));
 }

@@ -371,9 +371,9 @@ void AgentCore::LeaveWithVerdict() {
 void AgentCore::Leave() {
   const bool is_by_user = is_stop_by_user_ || end_->owner == ExitOwner::kStopped;
   if (policy_.requeue_code && have_read_stop_ && !is_by_user) {
-    end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
-                  absl::StrCat("the workers stopped because ", SignalName(policy_.preempt_signal),
-                               " asked them to (--requeue_code)")};
+    end_ = EndJob{
+        *policy_.requeue_code, ExitOwner::kRequeue,
+        absl::StrCat("graceful stop by ", SignalName(policy_.preempt_signal), " (--requeue_code)")};
     Tell("exit code ", end_->exit_code, ": ", end_->reason);
   }
   ReportOwnFailure();

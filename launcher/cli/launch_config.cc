@@ -331,8 +331,8 @@ absl::Status Validate(const LaunchConfig& config) {
   if (config.requeue_code && config.preempt_signal == 0) {
     return InvalidArgumentError(
         absl::StrCat(config.SourceOf("requeue_code"), " '", *config.requeue_code,
-                     "' without --preempt_signal: expected the signal by which the workers are "
-                     "asked to stop, too"));
+                     "' without --preempt_signal: expected the signal that asks for a graceful "
+                     "stop, too"));
   }
   return absl::OkStatus();
 }

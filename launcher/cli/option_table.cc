@@ -146,12 +146,12 @@ constexpr OptionRow kTable[] = {
      "Signals that stop the job, besides SIGTERM, SIGINT, SIGHUP and SIGQUIT, which always "
      "do: SIGUSR1,SIGUSR2,... Without it SIGUSR1 and SIGUSR2 are passed on to the workers."},
     {"preempt_signal", 0, "SIGNAL", kFailure,
-     "Signal (USR1, ...) that asks this node's workers to save and stop after their step, by a "
-     "flag that they poll; it is not passed on to them.",
+     "Signal (USR1, ...) that asks this node's workers for a graceful stop: they save and end "
+     "after "
+     "their step, by a flag that they poll. It is not passed on to them.",
      true, true},
     {"requeue_code", 0, "CODE", kFailure,
-     "Exit code, 0 to 255, if a worker of this node has read that it was asked to stop.", true,
-     true},
+     "Exit code, 0 to 255, after a graceful stop that a worker of this node has read.", true, true},
     {"event_log_handler", 0, "null|console", kOutput,
      "Where torchrun's events go: null (nowhere, the default) or console (stderr, as JSON)."},
     {"hang_timeout", 0, "SECONDS", kWatching,
@@ -286,7 +286,8 @@ constexpr OptionRow kListTable[] = {
 
 constexpr OptionRow kStopTable[] = {
     {"graceful", 0, nullptr, kOptions,
-     "Ask the workers to save and end after their step, by the flag that they poll.", false},
+     "A graceful stop: the workers save and end after their step, by the flag that they poll.",
+     false},
     {"now", 0, nullptr, kOptions,
      "Kill the workers without their grace, also those of a job that is ending.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
@@ -327,7 +328,7 @@ constexpr CommandRow kCommands[] = {
      kDumpTable, nullptr, "JOB"},
     {"stop",
      "Ends a job on all its nodes. Its workers get SIGTERM and their grace, and ddprun ends with "
-     "143 everywhere. With --graceful they are asked to save and end by themselves, and their "
+     "143 everywhere. With --graceful, a graceful stop, they save and end by themselves, and their "
      "exit codes count. With --now they are killed. Exits with 0 once the job's coordinator has "
      "heard it or the job ends anyway. Exits with 1 when only agents on this machine have heard it "
      "or --graceful comes too late, with 2 when the job cannot be asked.",

@@ -177,7 +177,7 @@ int Stop(const AskOptions& options) {
                               : options.stop_how == StopHow::kNow ? "killing job "
                                                                   : "stopping job ",
                               found->job.run_id,
-                              is_after_step ? " to save and end after its step\n" : "\n"));
+                              is_after_step ? " for a graceful stop, after its step\n" : "\n"));
   }
   std::set<std::string> troubles(found->troubles.begin(), found->troubles.end());
   int agents = 0;

@@ -15,9 +15,8 @@ namespace {
 using Node = std::unique_ptr<Subprocess>;
 using Strings = std::vector<std::string>;
 
-constexpr char kAsked[] = "SIGUSR1: asked the workers of this node to save and stop\n";
-constexpr char kRequeue[] =
-    "ddprun: exit code 99: the workers stopped because SIGUSR1 asked them to (--requeue_code)\n";
+constexpr char kAsked[] = "SIGUSR1: asked the workers of this node for a graceful stop\n";
+constexpr char kRequeue[] = "ddprun: exit code 99: graceful stop by SIGUSR1 (--requeue_code)\n";
 
 // As Slurm does it: to ddprun, its guardian and its workers.
 void SignalAll(const Job& job, int signal) {
@@ -165,13 +164,16 @@ TEST_CASE("stop request: where the file cannot be made the job runs, and one war
            "until:" + job.File("go")});
   REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
   ddprun->Signal(SIGUSR1);
-  REQUIRE_MESSAGE(ddprun->WaitForErr("SIGUSR1: the workers of this node cannot be asked to save"),
-                  ddprun->Describe());
+  REQUIRE_MESSAGE(
+      ddprun->WaitForErr("SIGUSR1: the workers of this node cannot be asked for a graceful stop"),
+      ddprun->Describe());
   job.Touch("go");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == "DDPRUN_STOP_FILE=\n");
-  CHECK(ddprun->err() ==
-        Contains("ddprun: warning: --preempt_signal: the workers cannot be asked to stop: "));
+  CHECK(
+      ddprun->err() ==
+      Contains(
+          "ddprun: warning: --preempt_signal: the workers cannot be asked for a graceful stop: "));
 }
 
 }  // namespace

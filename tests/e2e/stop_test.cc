@@ -92,7 +92,7 @@ TEST_CASE("stop: --graceful asks all workers by the flag that they poll, and the
   for (const ControlFolder& folder : folders) folder.Socket();
   const Told told = Ask(job, folders[1], {"stop", "--graceful"});
   CHECK_MESSAGE(told.code == 0, told.Describe());
-  CHECK(told.out == Contains("asked job "));
+  CHECK(told.out == Contains(" for a graceful stop, after its step\n"));
   for (const Node& node : nodes) {
     CHECK_MESSAGE(node->Wait() == 0, node->Describe());
     CHECK(node->out() == "saved\nsaved\n");
@@ -110,10 +110,11 @@ TEST_CASE("stop: after --graceful a stop still ends a job whose workers do not p
   const Told old = Ask(job, folder, {"stop", "--after_step"});
   CHECK_MESSAGE(old.code == 0, old.Describe());
   CHECK(old.err == Contains("ddprun: warning: --after_step is an old name: "));
-  REQUIRE_MESSAGE(ddprun->WaitForErr("ddprun: no rank has looked for the stop in 10 s: a program "
-                                     "has to call ShouldStop() or ddprun.should_stop() after each "
-                                     "step; `ddprun stop` ends one that does not\n"),
-                  ddprun->Describe());
+  REQUIRE_MESSAGE(
+      ddprun->WaitForErr("ddprun: no rank has looked for the graceful stop in 10 s: a "
+                         "program has to call ShouldStop() or ddprun.should_stop() after each "
+                         "step; `ddprun stop` ends one that does not\n"),
+      ddprun->Describe());
   CHECK(job.HasWorker(0));
   CHECK(Ask(job, folder, {"stop"}).code == 0);
   CHECK_MESSAGE(ddprun->Wait() == kStopped, ddprun->Describe());

@@ -70,8 +70,7 @@ TEST_CASE("endings: workers that are asked to stop do, and the script requeues t
           "\ncode=$?\n[ $code -eq 99 ] && scontrol requeue $SLURM_JOB_ID\nexit $code");
   REQUIRE_MESSAGE(batch.WaitForOut("up\n", 2), batch.out());
   Output({"/usr/bin/scancel", "-s", "USR1", batch.id()});
-  REQUIRE_MESSAGE(batch.WaitForOut("exit code 99: the workers stopped because SIGUSR1 asked", 2),
-                  batch.out());
+  REQUIRE_MESSAGE(batch.WaitForOut("exit code 99: graceful stop by SIGUSR1", 2), batch.out());
   batch.StartAgain();
   REQUIRE_MESSAGE(batch.WaitForOut("up\n", 4), batch.out());
   CHECK(Ending(batch.id()) == "COMPLETED 0:0");

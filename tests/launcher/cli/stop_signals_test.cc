@@ -89,8 +89,8 @@ TEST_CASE("stop signals: what contradicts --preempt_signal is refused") {
         "--preempt_signal names a signal of --signals_to_handle 'SIGUSR1': expected one that "
         "either asks the workers to stop or stops the job");
   CHECK(error_of({{"requeue_code", {"99", "--requeue_code"}}}) ==
-        "--requeue_code '99' without --preempt_signal: expected the signal by which the workers "
-        "are asked to stop, too");
+        "--requeue_code '99' without --preempt_signal: expected the signal that asks for a "
+        "graceful stop, too");
   CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"256", "--requeue_code"}}}) ==
         "--requeue_code '256': expected a number from 0 to 255");
 }
