@@ -10,7 +10,7 @@
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/process/exit_status.h"
-#include "rendezvous/base/version.h"
+#include "rendezvous/base/release.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -190,6 +190,6 @@ std::string HelpText(const CommandRow* command) {
 
 std::string FullHelpText() { return TextOf(nullptr); }
 
-std::string VersionText() { return absl::StrCat("ddprun ", kVersion, "\n"); }
+std::string VersionText() { return absl::StrCat(ReleaseText(ThisRelease()), "\n"); }
 
 }  // namespace ddprun::launcher

@@ -185,7 +185,7 @@ constexpr OptionRow kTable[] = {
      "Print the completion of the command line for that shell.", false},
     {"help", 'h', nullptr, kOther, "The commands and the commonest options.", false},
     {"help_all", 0, nullptr, kOther, "Every command, option and exit code.", false, true},
-    {"version", 0, nullptr, kOther, "The version.", false},
+    {"version", 0, nullptr, kOther, "The version and the protocol.", false},
 };
 
 // The same option as ddprun's own.
@@ -364,7 +364,7 @@ constexpr CommandRow kCommands[] = {
      "~/.config/fish/completions/ddprun.fish; tcsh's is for ~/.tcshrc.",
      kHelpAlone, "bash|zsh|tcsh|fish"},
     {"help", "Shows the commands, or all of one of them.", kHelpAlone, nullptr, "COMMAND"},
-    {"version", "Prints the version.", kHelpAlone},
+    {"version", "Prints the version and the protocol.", kHelpAlone},
 };
 
 constexpr ForeignWord kForeignWords[] = {

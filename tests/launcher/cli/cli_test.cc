@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/cli/variable_table.h"
+#include "rendezvous/base/release.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::launcher {
@@ -180,7 +181,8 @@ TEST_CASE("cli: where workers run; torchrun has no variable for --numa_binding")
 TEST_CASE("cli: --help and --version end the reading, whatever is wrong elsewhere") {
   CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == TextOf({"--help"}));
   CHECK(TextOf({"-h"}) == TextOf({"--help"}));
-  CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + "\n");
+  CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + " (protocol " +
+                                     std::to_string(ThisRelease().protocol) + ")\n");
 }
 
 TEST_CASE("cli: how the program is run; --run_path wins, a module cannot be executed itself") {

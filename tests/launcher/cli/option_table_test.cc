@@ -27,7 +27,7 @@ Use Only(Words words) {
   INFO("words: ", words[0], " ", words[1]);
   const auto line = ReadCommandLine(words);
   REQUIRE_MESSAGE(line.ok(), line.status().ToString());
-  if (line->print == "ddprun " + std::string(kVersion) + "\n") return {FindOption("version"), ""};
+  if (line->print == VersionText()) return {FindOption("version"), ""};
   if (line->print == FullHelpText()) return {FindOption("help_all"), ""};
   if (!line->print.empty()) return {FindOption("help"), ""};
   REQUIRE(line->given.size() == 1);
