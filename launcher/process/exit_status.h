@@ -36,7 +36,7 @@ inline constexpr std::array<ExitCodeMeaning, 11> kExitCodes = {{
     {kExitAuthentication, "authentication: the job's token or certificates"},
     {kExitLostCoordinator, "lost the coordinator: no word from it for too long"},
     {kExitHang, "a hang, with --on_hang=restart and no restart left"},
-    {kExitBug, "a bug of ddprun"},
+    {kExitBug, "a worker with an unknown end; bench: losses differ; a bug of ddprun"},
     {kExitNotExecutable, "program not executable"},
     {kExitNotFound, "program not found"},
     {kExitSignalBase, "128+n: ddprun itself was stopped by signal n"},
