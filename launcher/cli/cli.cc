@@ -184,7 +184,8 @@ DoctorOptions DoctorOf(OptionReader& read) {
 
 CoordinatorOptions CoordinatorOf(OptionReader& read) {
   CoordinatorOptions options = {.bind = {.host = "", .port = kDefaultRendezvousPort}};
-  read.Into("bind", options.bind, ParseBind);
+  read.Into("bind", options.bind,
+            [](const std::string& text) { return ParseListener(text, Listener::kCoordinator); });
   read.Into("rdzv_id", options.run_id, [](const std::string& text) {
     if (!text.empty()) return ParseName(text);
     return absl::StatusOr<std::string>(absl::InvalidArgumentError(

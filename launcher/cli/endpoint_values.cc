@@ -95,14 +95,22 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& given, uint16_t defaul
   return Endpoint{.host = host, .port = *number};
 }
 
-absl::StatusOr<Endpoint> ParseBind(const std::string& text) {
-  if (ParsePort(text)) {
-    return InvalidArgumentError(absl::StrCat("expected [HOST]:PORT; did you mean :", text, "?"));
+absl::StatusOr<Endpoint> ParseListener(const std::string& text, Listener listener) {
+  const bool is_coordinator = listener == Listener::kCoordinator;
+  const std::optional<uint16_t> alone = ParsePort(text);
+  if (!is_coordinator && text.empty()) return Endpoint{.host = "127.0.0.1", .port = 0};
+  if (!is_coordinator && alone) return Endpoint{.host = "127.0.0.1", .port = *alone};
+  const absl::Status wrong = InvalidArgumentError(absl::StrCat(
+      "expected ", is_coordinator ? "" : "PORT (on loopback), ", "HOST:PORT, or :",
+      alone ? text : "PORT", " (on all interfaces), with a port from 0, a free one, to 65535"));
+  if (alone) return wrong;
+  if (text.starts_with(':')) {
+    const std::optional<uint16_t> port = ParsePort(text.substr(1));
+    return port ? absl::StatusOr<Endpoint>(Endpoint{.host = "", .port = *port}) : wrong;
   }
-  if (text.empty() || text[0] != ':') return ParseEndpoint(text, kDefaultRendezvousPort);
-  const std::optional<uint16_t> port = ParsePort(text.substr(1));
-  if (!port) return InvalidArgumentError("expected [HOST]:PORT with a port between 0 and 65535");
-  return Endpoint{.host = "", .port = *port};
+  absl::StatusOr<Endpoint> place =
+      ParseEndpoint(text, is_coordinator ? kDefaultRendezvousPort : uint16_t{0});
+  return place.ok() ? place : wrong;
 }
 
 absl::StatusOr<std::string> ParseHost(const std::string& text) {

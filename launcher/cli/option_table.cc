@@ -163,9 +163,14 @@ constexpr OptionRow kTable[] = {
      "or a restart as after a failure.",
      true, true},
     {"dashboard", 0, "[HOST:]PORT", kWatching,
-     "Serve a page that shows the job (default: on loopback, at a free port).", true, true, true},
+     "Serve a page that shows the job: 8080 on loopback, :8080 on all interfaces (default: a free "
+     "port on loopback).",
+     true, true, true},
     {"metrics", 0, "[HOST:]PORT", kWatching,
-     "Serve metrics for Prometheus (default: on loopback, at a free port).", true, true, true},
+     "Serve metrics for Prometheus: 9400 on loopback, :9400 on all interfaces (default: a free "
+     "port "
+     "on loopback).",
+     true, true, true},
     {"event_file", 0, "PATH", kWatching, "Append what happens there, as JSON lines.", true, true},
     {"check", 0, nullptr, kFailure,
      "Let this node check itself for some seconds before it joins; one that fails ends with 120 "
@@ -205,8 +210,8 @@ constexpr OptionRow kDoctorTable[] = {
 
 constexpr OptionRow kCoordinatorTable[] = {
     {"bind", 0, "[HOST]:PORT", kOptions,
-     "Address at which it listens: an IP address of this machine, or none for all (default :29400; "
-     "port 0: a free one).",
+     "Where it listens: HOST:PORT with an IP address of this machine, or :PORT on all interfaces "
+     "(default :29400; port 0: a free one).",
      false},
     {"rdzv_id", 0, "ID", kOptions,
      "Id of the job; without it that of the first node that joins. With it a coordinator "

@@ -56,7 +56,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
   Expect({{"doctor", "--require", "foo"}, 2, "doctor: --require 'foo'", "expected cuda"});
   Expect({{"token", "old"}, 2, "'old'", "expected --help"});
   Expect({{"bench", "dp-ddp", "--world_sizes=x"}, 2, "'x'", "1,2,4"});
-  Expect({{"coordinator", "--bind=:x"}, 2, "':x'", "[HOST]:PORT"});
+  Expect({{"coordinator", "--bind=:x"}, 2, "':x'", "or :PORT (on all interfaces)"});
 }
 
 // Each would fail in every worker: it is named before the rendezvous, which would wait here.

@@ -39,9 +39,10 @@ std::string OptionsText() {
     std::string part = absl::StrCat("## ", std::string(group), "\n\n",
                                     Head({"option", "value", "meaning", "variable"}));
     for (const OptionRow& row : OptionTable()) {
-      if (group != row.group) continue;
-      part += Row({NamesOf(row), ValueOf(row), Prose(row.help),
-                   row.has_variable ? Code(VariableOf(row)) : ""});
+      if (group != row.group || row.old != nullptr) continue;
+      std::vector<std::string> variables = VariablesOf(row);
+      for (std::string& name : variables) name = Code(name);
+      part += Row({NamesOf(row), ValueOf(row), Prose(row.help), absl::StrJoin(variables, ", ")});
     }
     parts.push_back(std::move(part));
   }
@@ -68,7 +69,7 @@ std::string CommandText(const CommandRow& command) {
   std::string table;
   std::vector<std::string> of_job;
   for (const OptionRow& row : command.options) {
-    if (std::string_view(row.name) == "help") continue;
+    if (std::string_view(row.name) == "help" || row.old != nullptr) continue;
     if (IsOfJob(row)) {
       of_job.push_back(NamesOf(row));
     } else {

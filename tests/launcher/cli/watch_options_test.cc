@@ -72,9 +72,15 @@ TEST_CASE("watch options: a page's place stands behind the sign; the next word i
   CHECK(program.program == "./8080");
   CHECK(Config({"--dash", "--metr", "p"}).metrics == Endpoint{"127.0.0.1", 0});
   CHECK(Config({"p"}, {"PET_DASHBOARD=8080"}).dashboard == Endpoint{"127.0.0.1", 8080});
-  for (const std::string bad : {"x", "70000", "127.0.0.1", "host:", "-1", "80 80", "1:2:3"}) {
+  CHECK(Config({"--metrics=:9400", "p"}).metrics->host == "");
+  CHECK(Config({"--metrics=127.0.0.1:0", "p"}).metrics == Endpoint{"127.0.0.1", 0});
+  for (const std::string bad :
+       {"x", "70000", "127.0.0.1", "host:", "-1", "80 80", "1:2:3", ":", ":x"}) {
     CAPTURE(bad);
-    CHECK(ErrorOf({"--dashboard=" + bad, "p"}).find("--dashboard '") == 0);
+    CHECK(ErrorOf({"--dashboard=" + bad, "p"}) ==
+          "--dashboard '" + bad +
+              "': expected PORT (on loopback), HOST:PORT, or :PORT (on all "
+              "interfaces), with a port from 0, a free one, to 65535");
   }
 }
 
