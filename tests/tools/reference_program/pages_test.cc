@@ -116,7 +116,7 @@ std::set<std::string> OptionNames() {
 std::set<std::string> VariableNames() {
   std::set<std::string> names;
   for (const auto& row : launcher::OptionTable()) {
-    if (row.has_variable) names.insert(VariableOf(row));
+    for (const std::string& name : VariablesOf(row)) names.insert(name);
   }
   for (const auto& group : launcher::VariableTable()) {
     for (const auto& row : group.rows) {

@@ -104,7 +104,7 @@ TEST_CASE("schemas: they take what doctor and check and bench print and nothing 
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
   CheckSchema(job, "check", {check->out()});
   const auto bench =
-      job.RunRaw({"bench", "--ranks=2", "--seconds=0.1", "--json", job.File("bench.json")});
+      job.RunRaw({"bench", "--world_sizes=2", "--seconds=0.1", "--output", job.File("bench.json")});
   REQUIRE_MESSAGE(bench->Wait() == 0, bench->Describe());
   CheckSchema(job, "bench", {ReadFile(job.File("bench.json"))});
 }
