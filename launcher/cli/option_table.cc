@@ -210,7 +210,7 @@ constexpr OptionRow kDoctorTable[] = {
 
 constexpr OptionRow kCoordinatorTable[] = {
     {"bind", 0, "[HOST]:PORT", kOptions,
-     "Where it listens: HOST:PORT with an IP address of this machine, or :PORT on all interfaces "
+     "What it listens at: HOST:PORT with an IP address of this machine, or :PORT on all interfaces "
      "(default :29400; port 0: a free one).",
      false},
     {"rdzv_id", 0, "ID", kOptions,
@@ -230,7 +230,7 @@ constexpr OptionRow kBenchTable[] = {
     {"seconds", 0, "S", kOptions, "Time for each row, 0.1 to 60 (default 3).", false},
     {"device", 0, "cpu|cuda", kOptions,
      "What trains: this machine's cores (cpu, the default) or its GPUs, one for each rank.", false},
-    {"json", 0, nullptr, kOptions, "One JSON object in place of the table.", false},
+    {"json", 0, nullptr, kOptions, "One JSON object instead of the table.", false},
     {"output", 0, "FILE", kOptions, "Write the JSON object there.", false},
     {"html", 0, "FILE", kOptions, "Write a page with plots there; it needs no other file.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """The figures that README.md shows are those that tools/bench/run measured."""
 
 import json
