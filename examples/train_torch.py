@@ -2,8 +2,8 @@
 """Learns to read digits with PyTorch's DistributedDataParallel: what examples/train does in C++.
 
     make_digits digits
-    ddprun   --nproc_per_node=4 --max_restarts=3 train_torch.py --data digits --checkpoint_dir checkpoints --resume
-    torchrun --nproc_per_node=4 --max_restarts=3 train_torch.py --data digits --checkpoint_dir checkpoints --resume
+    ddprun   --nproc-per-node=4 --max-restarts=3 train_torch.py --data digits --checkpoint_dir checkpoints --resume
+    torchrun --nproc-per-node=4 --max-restarts=3 train_torch.py --data digits --checkpoint_dir checkpoints --resume
 
 Each process trains on its own share of the images; DDP averages the gradients, so that all keep the
 same weights. When a process dies the launcher starts all of them again, and --resume goes on from the
@@ -156,7 +156,7 @@ def main():
     options = parse_options()
     if "RANK" not in os.environ:
         sys.exit("train_torch.py: start it with ddprun or torchrun")
-    # GPUs where every process of this node has one of its own. (Not with --virtual_local_rank: a process
+    # GPUs where every process of this node has one of its own. (Not with --virtual-local-rank: a process
     # that sees one GPU cannot tell whether the others see the same one.)
     local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     has_gpu = torch.cuda.device_count() >= local_size

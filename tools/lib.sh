@@ -10,7 +10,7 @@ progress_every_s=30
 
 # What a build and a test run need on an empty Debian 12 or Ubuntu 24.04. Everything is from the
 # distribution; the compilers, bash and dpkg of the base system are named where a minimal root lacks them.
-# For tests only: hwloc judges where workers are bound to CPUs (--numa_binding), elfutils reads their stacks,
+# For tests only: hwloc judges where workers are bound to CPUs (--numa-binding), elfutils reads their stacks,
 # python3-jsonschema judges what ddprun prints for programs.
 packages=(
   g++ pkg-config binutils mold

@@ -1,7 +1,7 @@
 // Learns to read MNIST's digits on all ranks, with libtorch: no MPI, and no loop over gradients.
 //
 //     make_digits digits
-//     ddprun --nproc_per_node=4 dist_mnist digits
+//     ddprun --nproc-per-node=4 dist_mnist digits
 //
 // Each rank trains on its own share of the images. DistributedDataParallel gives all of them rank
 // 0's weights, and averages the gradients while backward() runs.

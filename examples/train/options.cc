@@ -120,7 +120,7 @@ int Complain(const std::string& what) {
 std::variant<Options, int> ParseOptions(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Learns to read digits on all ranks. Example: ddprun --nproc_per_node=4 train "
+      "Learns to read digits on all ranks. Example: ddprun --nproc-per-node=4 train "
       "--data digits --epochs 3");
   app.option_defaults()->always_capture_default();
   app.set_help_flag("-h,--help", "Print this help");

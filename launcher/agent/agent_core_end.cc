@@ -158,7 +158,7 @@ void AgentCore::CheckContact() {
         " with it the ranks of node ", assignment_.coordinator_node,
         contact_.unanswered_since ? " are gone; " : "; ");
     if (IsOverWithCoordinator()) {
-      PlanEndOfTrouble(kExitRendezvous, absl::StrCat(gone, "no restarts allowed (--max_restarts=0)",
+      PlanEndOfTrouble(kExitRendezvous, absl::StrCat(gone, "no restarts allowed (--max-restarts=0)",
                                                      TakeAnsweredFailure()));
     } else {
       Tell(gone, "stopping this node's workers and waiting for it to come back");
@@ -201,9 +201,9 @@ bool AgentCore::LeavePreempted() {
   if (why.empty() || !is_idle || !policy_.requeue_code || is_stop_by_user_) return false;
   const std::string waited = notice_ ? WaitedText(notice_->reason) : "";
   end_ = EndJob{*policy_.requeue_code, ExitOwner::kRequeue,
-                absl::StrCat(why, " came while no worker ran on this node (--requeue_code)")};
+                absl::StrCat(why, " came while no worker ran on this node (--requeue-code)")};
   Tell(why, ": leaving ", policy_.job, waited, ", with exit code ", end_->exit_code,
-       " (--requeue_code)");
+       " (--requeue-code)");
   actions_.push_back(LeaveJob{end_->reason, true});
   Leave();
   return true;
@@ -342,7 +342,7 @@ void AgentCore::On(const HangJudged& event) {
   if (event.round != assignment_.round || verdict_) return;
   actions_.push_back(ReportFailure{assignment_.round, event.report, now_});
   // What hangs has been told.
-  Tell("--on_hang=restart: stopping the ranks", HasBudget() ? " to start them anew" : "");
+  Tell("--on-hang=restart: stopping the ranks", HasBudget() ? " to start them anew" : "");
   Stop(kSigTerm);
 }
 
@@ -355,7 +355,7 @@ void AgentCore::LeaveWithVerdict() {
   if (assignment_.round == Round{} && verdict_->exit_code == 0) {
     Tell(policy_.job,
          " has ended well; this node stood by as a spare and ran nothing; for a job of "
-         "its own, give it another --rdzv_endpoint and an --rdzv_id");
+         "its own, give it another --rdzv-endpoint and an --rdzv-id");
   }
   const bool is_own = verdict_->exit_code != 0 && !verdict_->first_failure;
   if (is_own) verdict_->reason = AfterLoss(verdict_->reason);
@@ -373,7 +373,7 @@ void AgentCore::Leave() {
   if (policy_.requeue_code && have_read_stop_ && !is_by_user) {
     end_ = EndJob{
         *policy_.requeue_code, ExitOwner::kRequeue,
-        absl::StrCat("graceful stop by ", SignalName(policy_.preempt_signal), " (--requeue_code)")};
+        absl::StrCat("graceful stop by ", SignalName(policy_.preempt_signal), " (--requeue-code)")};
     Tell("exit code ", end_->exit_code, ": ", end_->reason);
   }
   ReportOwnFailure();

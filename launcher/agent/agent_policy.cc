@@ -58,7 +58,7 @@ std::string LoopbackText(const std::string& host) {
 
 // Which names where the nodes meet.
 const char* EndpointOption(const LaunchConfig& config) {
-  return config.rendezvous == RendezvousKind::kStatic ? "--master_addr" : "--rdzv_endpoint";
+  return config.rendezvous == RendezvousKind::kStatic ? "--master-addr" : "--rdzv-endpoint";
 }
 
 }  // namespace

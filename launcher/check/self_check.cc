@@ -48,8 +48,8 @@ absl::Status CheckThisNode(int workers, const std::string& visible_devices,
   }
   variables.push_back(absl::StrCat(kSiteFileVariable, "="));  // nor those of the site
   if (!visible_devices.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + visible_devices);
-  const ChildEnd end = RunChild({.argv = {"/proc/self/exe", "check", "--standalone", "--no_cluster",
-                                          kTolerance, absl::StrCat("--nproc_per_node=", workers)},
+  const ChildEnd end = RunChild({.argv = {"/proc/self/exe", "check", "--standalone", "--no-cluster",
+                                          kTolerance, absl::StrCat("--nproc-per-node=", workers)},
                                  .environment = std::move(variables),
                                  .limit = kStages * LimitsOfStage().stage,
                                  .keeps_stderr = true,

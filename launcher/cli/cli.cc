@@ -83,7 +83,8 @@ std::string SiteLine(const Environment& environment, const GivenOptions& given) 
   std::vector<std::string> options;
   for (const auto& [option, value] : given) {
     if (!value.is_default) continue;
-    options.push_back(absl::StrCat("--", option, "=", EscapeControl(WithoutPasswords(value.text))));
+    options.push_back(
+        absl::StrCat(Dashed(option), "=", EscapeControl(WithoutPasswords(value.text))));
   }
   if (options.empty()) return "";
   return absl::StrCat("defaults of ", EscapeControl(environment.site.path), ": ",
@@ -110,7 +111,8 @@ std::string OptionMeant(const std::string& name) {
     const std::string option = absl::StrReplaceAll(row.name, {{"_", ""}});
     if (absl::AsciiStrToUpper(option) != words) continue;
     const std::vector<std::string> variables = VariablesOf(row);
-    return absl::StrCat("; use --", row.name, variables.empty() ? "" : " or " + variables.back());
+    return absl::StrCat("; use ", Dashed(row.name),
+                        variables.empty() ? "" : " or " + variables.back());
   }
   return "";
 }
@@ -162,10 +164,10 @@ void WarnOfOptionVariables(const Environment& environment, std::vector<std::stri
     const std::string name = variable.substr(4), quoted = Quoted(variable);
     if (Holds(known, name)) continue;
     const OptionRow* row = FindOption(absl::AsciiStrToLower(name));
-    // --logs_specs is no way out: it is refused.
+    // --logs-specs is no way out: it is refused.
     if (row != nullptr && !row->has_variable && std::string_view(row->name) != "logs_specs") {
-      warnings.push_back(
-          absl::StrCat("variable ", quoted, " is ignored; the option has none: use --", row->name));
+      warnings.push_back(absl::StrCat("variable ", quoted, " is ignored; the option has none: use ",
+                                      Dashed(row->name)));
     } else {
       warnings.push_back(absl::StrCat("unknown variable ", quoted, " is ignored",
                                       DidYouMean(absl::AsciiStrToUpper(name), known, "PET_")));
@@ -314,7 +316,7 @@ absl::StatusOr<ParseResult> LaunchOf(CommandLine line, const Environment& enviro
   // What it could print is printed by now.
   if (const auto found = line.given.find("print_completion"); found != line.given.end()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--print_completion ", Quoted(found->second.text), ": expected bash, zsh, tcsh or fish"));
+        "--print-completion ", Quoted(found->second.text), ": expected bash, zsh, tcsh or fish"));
   }
   absl::StatusOr<LaunchConfig> config = JobOf(line, environment);
   if (!config.ok()) return config.status();

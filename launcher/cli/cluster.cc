@@ -171,7 +171,7 @@ absl::StatusOr<ClusterAnswer> Derive(const ClusterJob& job, const NodeRange& ask
     if (job.endpoint.text.empty() && !all.contains("rdzv_endpoint")) {
       return Contradiction(absl::StrCat(job.title,
                                         " does not tell where its nodes meet; give "
-                                        "--rdzv_endpoint=HOST:PORT, HOST ",
+                                        "--rdzv-endpoint=HOST:PORT, HOST ",
                                         endpoint_hint));
     }
     // With fewer nodes than the cluster's job has the others are spares, whose ranks are nobody's.
@@ -179,7 +179,7 @@ absl::StatusOr<ClusterAnswer> Derive(const ClusterJob& job, const NodeRange& ask
     if (!has_spares) stand_in("node_rank", job.node_rank);
     stand_in("rdzv_endpoint", job.endpoint);
     stand_in("rdzv_id", job.id);
-    stand_in("rdzv_backend", {.text = "c10d", .source = "--rdzv_backend"});
+    stand_in("rdzv_backend", {.text = "c10d", .source = "--rdzv-backend"});
     // A run id of the user's may be another job's, too, and a port that answers to it.
     const bool is_id_ours = answer.options.contains("rdzv_id");
     if (!job.more_ports.empty() && is_id_ours && answer.options.contains("rdzv_endpoint") &&

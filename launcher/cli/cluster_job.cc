@@ -31,7 +31,7 @@ int CountDevices(const std::string& list) {
 
 absl::Status Contradiction(absl::string_view text, bool speaks) {
   return absl::InvalidArgumentError(
-      speaks ? absl::StrCat(text, " (--no_cluster leaves the variables alone)") : "");
+      speaks ? absl::StrCat(text, " (--no-cluster leaves the variables alone)") : "");
 }
 
 int ClusterVariables::Number(const std::string& name, int min, int max) {

@@ -2,7 +2,7 @@
 //
 // CLI11 finds where the program begins, which word is whose value, and which option is unknown. It
 // knows no abbreviations and no dashes for underscores, takes the next word for the value of
-// `--rdzv_id=`, and `=3` for that of `-r=3`. So each spelling on the command line becomes a name of
+// `--rdzv-id=`, and `=3` for that of `-r=3`. So each spelling on the command line becomes a name of
 // its option, and a word that CLI11 would read otherwise gets a mark: a zero byte, which no
 // argument can hold. It reads one word for each of ours, so what is the program's is found by
 // counting from the end, and in a value the mark is taken away again.
@@ -47,7 +47,7 @@ std::string Unmarked(std::string text) {
 // `word`, or the option that mpirun writes so: of several letters behind one dash.
 std::string WithoutMpirun(const std::string& word) {
   if (word == "-np") return "--workers";
-  return word == "-ppn" ? "--nproc_per_node" : word;
+  return word == "-ppn" ? "--nproc-per-node" : word;
 }
 
 bool IsLong(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
@@ -67,7 +67,7 @@ const char* ArgumentText(const CommandRow& command) {
 std::vector<std::string> NamesOf(std::span<const OptionRow> rows) {
   std::vector<std::string> names;
   for (const OptionRow& row : rows) {
-    if (row.old == nullptr) names.emplace_back(row.name);
+    if (row.old == nullptr) names.push_back(Dashed(row.name).substr(2));
   }
   return names;
 }
@@ -84,7 +84,7 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
   for (const OptionRow& row : command.options) {
     if (row.old != nullptr) continue;
     known.push_back(
-        absl::StrCat("--", row.name, row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
+        absl::StrCat(Dashed(row.name), row.is_flag() ? "" : " ", row.is_flag() ? "" : row.value));
   }
   // Of `ddprun status --job X`.
   if (TakesJob(command) && (word == "--job" || word.starts_with("--job="))) {
@@ -184,7 +184,7 @@ class Reading {
           IsLong(last) ? FindLong(LongName(last)).at(0) : FindLetter(last.back());
       DDP_CHECK(row != nullptr);
       return InvalidArgumentError(
-          absl::StrCat(Quoted(last), " needs a value: --", row->name, "=", row->value));
+          absl::StrCat(Quoted(last), " needs a value: ", Dashed(row->name), "=", row->value));
     }
     return Answer();
   }
@@ -237,7 +237,7 @@ class Reading {
     return option;
   }
 
-  // --help, --help_all, --version and --print_completion end the reading, whatever stands behind
+  // --help, --help-all, --version and --print-completion end the reading, whatever stands behind
   // them.
   CLI::callback_t WhenRead(std::string_view name) {
     if (name == "print_completion") {
@@ -261,8 +261,7 @@ class Reading {
     CommandLine line = {.command = command_};
     for (const auto& [row, option] : options_) {
       if (option->empty()) continue;
-      const std::string source =
-          row->old != nullptr ? row->old->name : absl::StrCat("--", row->name);
+      const std::string source = row->old != nullptr ? row->old->name : Dashed(row->name);
       const std::string& text = option->results().back();
       if (row->is_flag() && IsMarked(text)) {
         return InvalidArgumentError(
@@ -273,7 +272,7 @@ class Reading {
       const char* const name = row->old != nullptr ? row->old->successor : row->name;
       if (!line.given.emplace(name, value).second) {
         return InvalidArgumentError(
-            absl::StrCat("--", name, " is given by its old name, too: expected one of them"));
+            absl::StrCat(Dashed(name), " is given by its old name, too: expected one of them"));
       }
     }
     const std::vector<std::string> left = app_.remaining(true);
@@ -285,8 +284,8 @@ class Reading {
     // From there on CLI11 has left everything, one word for each of ours.
     const size_t begin = words_.size() - left.size();
     if (const OptionRow* option = begin == 0 ? nullptr : PortOption(words_[begin - 1], first)) {
-      return InvalidArgumentError(absl::StrCat("--", option->name, " takes its port after '=': --",
-                                               option->name, "=", first));
+      return InvalidArgumentError(absl::StrCat(
+          Dashed(option->name), " takes its port after '=': ", Dashed(option->name), "=", first));
     }
     const Words program = words_.last(left.size()).subspan(is_end_of_options ? 1 : 0);
     line.program.assign(program.begin(), program.end());
@@ -316,9 +315,11 @@ class Reading {
     const std::string quoted = Quoted(IsLong(word) ? word.substr(0, word.find('=')) : word);
     const std::string_view name = IsLong(word) ? LongName(word) : std::string_view(word).substr(1);
     if (const auto found = FindLong(name); IsLong(word) && found.size() > 1) {
-      const auto write = [](std::string* out, const OptionRow* row) { out->append(row->name); };
+      const auto write = [](std::string* out, const OptionRow* row) {
+        out->append(Dashed(row->name));
+      };
       return InvalidArgumentError(
-          absl::StrCat("option ", quoted, " could be --", absl::StrJoin(found, ", --", write)));
+          absl::StrCat("option ", quoted, " could be ", absl::StrJoin(found, ", ", write)));
     }
     const std::string wanted = Underscored(name);
     if (wanted == "use_env" || wanted == "no_use_env") {

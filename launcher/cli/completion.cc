@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/text.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -48,7 +49,7 @@ std::string StandingAlone(const char* separator, const char* prefix) {
 std::string LongNames(Rows rows) {
   std::vector<std::string> names;
   for (const OptionRow& row : rows) {
-    if (row.old == nullptr) names.push_back(absl::StrCat("--", row.name));
+    if (row.old == nullptr) names.push_back(Dashed(row.name));
   }
   return absl::StrJoin(names, " ");
 }
@@ -140,7 +141,7 @@ _ddprun() {
     mapfile -t COMPREPLY < <(_ddprun_values "$option")
     compopt -o filenames
   elif [[ -n $first || $current == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$(_ddprun_options "$first")" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "$(_ddprun_options "$first")" -- "${current//_/-}")
   else
     ((COMP_CWORD > 1)) || mapfile -t COMPREPLY < <(compgen -W '@COMMANDS@' -- "$current")
     mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -c -- "$current"; compgen -f -- "$current")
@@ -180,7 +181,7 @@ std::string ZshArguments(Rows rows) {
     }
     const std::string help = absl::StrCat("[", ZshText(row.help), "]", value, "'");
     const char* const equals = row.is_flag() ? "" : row.may_stand_alone ? "=-" : "=";
-    absl::StrAppend(&lines, "    '--", row.name, equals, help, " \\\n");
+    absl::StrAppend(&lines, "    '", Dashed(row.name), equals, help, " \\\n");
     if (row.letter == 0) continue;
     absl::StrAppend(&lines, "    '-", std::string(1, row.letter), row.is_flag() ? "" : "+", help,
                     " \\\n");
@@ -234,7 +235,8 @@ std::string FishLines(const std::string& condition, Rows rows) {
   std::string lines;
   for (const OptionRow& row : rows) {
     if (row.old != nullptr) continue;
-    absl::StrAppend(&lines, "complete -c ddprun -n '", condition, "' -l ", row.name);
+    absl::StrAppend(&lines, "complete -c ddprun -n '", condition, "' -l ",
+                    Dashed(row.name).substr(2));
     if (row.letter != 0) absl::StrAppend(&lines, " -s ", std::string(1, row.letter));
     if (!row.is_flag() && !row.may_stand_alone) {
       const Value value = ValueOf(row);
@@ -305,7 +307,8 @@ std::string Tcsh() {
   std::string rules, names;
   for (const OptionRow& row : OptionTable()) {
     if (row.old != nullptr) continue;
-    absl::StrAppend(&names, row.name, row.is_flag() || row.may_stand_alone ? " " : "= ");
+    const std::string name = Dashed(row.name);
+    absl::StrAppend(&names, name.substr(2), row.is_flag() || row.may_stand_alone ? " " : "= ");
     if (row.is_flag()) continue;
     const Value value = ValueOf(row);
     std::string choice = "x:<value>";
@@ -313,8 +316,8 @@ std::string Tcsh() {
     if (value.kind == Kind::kFolder) choice = "d";
     if (value.kind == Kind::kWords)
       choice = absl::StrCat("(", absl::StrJoin(value.words, " "), ")");
-    absl::StrAppend(&rules, "  'c@--", row.name, "=@", choice, "@'");
-    if (!row.may_stand_alone) absl::StrAppend(&rules, " 'n@--", row.name, "@", choice, "@'");
+    absl::StrAppend(&rules, "  'c@", name, "=@", choice, "@'");
+    if (!row.may_stand_alone) absl::StrAppend(&rules, " 'n@", name, "@", choice, "@'");
     absl::StrAppend(&rules, " \\\n");
   }
   for (const CommandRow& command : CommandTable()) {

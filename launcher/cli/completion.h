@@ -7,7 +7,7 @@
 
 namespace ddprun::launcher {
 
-// A script for bash, zsh, fish or tcsh that completes options (spelt with underscores), the values
+// A script for bash, zsh, fish or tcsh that completes options (spelt with dashes), the values
 // of those that choose among words, files, commands and, behind the program, files; empty: another
 // shell. tcsh's knows no commands' own options: its patterns cannot ask for the first word.
 std::string CompletionText(std::string_view shell);

@@ -1,4 +1,4 @@
-// --rdzv_backend=etcd: where etcd is, and as whom it is asked.
+// --rdzv-backend=etcd: where etcd is, and as whom it is asked.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text) 
   for (const std::string& part : parts) {
     if (absl::StrContains(part, "://")) {
       return InvalidArgumentError(
-          "expected HOST:PORT,HOST:PORT..., and --rdzv_conf protocol=https where etcd has TLS");
+          "expected HOST:PORT,HOST:PORT..., and --rdzv-conf protocol=https where etcd has TLS");
     }
     absl::StatusOr<Endpoint> member = ParseEndpoint(part, kEtcdPort);
     if (!member.ok()) return member.status();
@@ -117,7 +117,7 @@ void WarnOfEtcdPassword(const MachineFacts& machine, LaunchConfig& config) {
   if (etcd.user.empty()) {
     if (!machine.has_etcd_password) return;
     config.warnings.push_back(
-        "DDPRUN_ETCD_PASSWORD is not used: --rdzv_conf user=NAME, whose password it is, is "
+        "DDPRUN_ETCD_PASSWORD is not used: --rdzv-conf user=NAME, whose password it is, is "
         "missing");
   } else if (!machine.has_etcd_password) {
     config.warnings.push_back(

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "rendezvous/base/release.h"
 
@@ -25,12 +26,12 @@ constexpr const char* kCommonOptions[] = {
 
 constexpr char kHead[] =
     "Examples:\n"
-    "  ddprun --nproc_per_node=4 ./train --epochs 3\n"
-    "  ddprun --nnodes=2 --rdzv_endpoint=HOST:29400 ./train   (the same on each node)\n"
+    "  ddprun --nproc-per-node=4 ./train --epochs 3\n"
+    "  ddprun --nnodes=2 --rdzv-endpoint=HOST:29400 ./train   (the same on each node)\n"
     "\n"
     "Usage: ddprun [options] PROGRAM [ARGS...]\n"
     "\n"
-    "Starts --nproc_per_node processes (gpu: one for each GPU), gives each its rank,\n"
+    "Starts --nproc-per-node processes (gpu: one for each GPU), gives each its rank,\n"
     "watches them, restarts the job when something dies and says what died first.\n"
     "PROGRAM is any executable; a name ending in .py runs with -u under $PYTHON_EXEC,\n"
     "else the python3 of the environment that ddprun is installed in, else of PATH.\n";
@@ -48,7 +49,7 @@ constexpr char kTail[] =
 
 constexpr char kShortTail[] =
     "\n"
-    "Dashes and underscores are alike: --nproc-per-node. What follows PROGRAM is the\n"
+    "Underscores are taken, too: --nproc_per_node. What follows PROGRAM is the\n"
     "program's. The exit code is that of the first worker that failed; ddprun's own\n"
     "codes are in ddprun --help-all.\n";
 
@@ -128,7 +129,7 @@ void AddOptions(std::span<const OptionRow> rows, CLI::App& app) {
   app.set_help_flag();  // the table has one
   for (const OptionRow& row : rows) {
     if (row.old != nullptr) continue;
-    std::string names = absl::StrCat("--", row.name);
+    std::string names = Dashed(row.name);
     if (row.letter != 0) absl::StrAppend(&names, ",-", std::string(1, row.letter));
     CLI::Option* option = app.add_option(names, CLI::callback_t(), row.help)->group(row.group);
     if (row.is_flag()) continue;
@@ -176,8 +177,9 @@ std::string ShortHelpText() {
   absl::StrAppend(&text, "\nCommon options:\n");
   for (const char* name : kCommonOptions) {
     const OptionRow& row = *FindOption(name);
-    absl::StrAppend(&text, OptionText(row.letter == 0 ? "" : std::string(1, row.letter), row.name,
-                                      row.is_flag() ? "" : row.value, row.help));
+    absl::StrAppend(
+        &text, OptionText(row.letter == 0 ? "" : std::string(1, row.letter),
+                          Dashed(row.name).substr(2), row.is_flag() ? "" : row.value, row.help));
   }
   return absl::StrCat(text, kShortTail);
 }

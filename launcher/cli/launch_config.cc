@@ -30,7 +30,7 @@ void WarnUnused(const GivenValue* value, const std::string& why, LaunchConfig& c
                                          " is not used: ", why));
 }
 
-// torchrun: --run_path wins over the other two, which exclude each other.
+// torchrun: --run-path wins over the other two, which exclude each other.
 void ReadRunAs(OptionReader& read, LaunchConfig& config) {
   const bool is_module = read.Flag("module");
   const bool is_itself = read.Flag("no_python");
@@ -70,7 +70,7 @@ void ReadPythonOnly(OptionReader& read, LaunchConfig& config) {
   });
   if (const GivenValue* value = read.Find("logs_specs")) {
     read.Refuse(*value,
-                "plug-ins written in Python are out of reach here; expected --log_dir, "
+                "plug-ins written in Python are out of reach here; expected --log-dir, "
                 "--redirects and --tee in its place");
   }
 }
@@ -124,7 +124,7 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   read.Into("termination_message_file", config.termination_message_file, ParsePath);
   const GivenValue* message = read.FindText("termination_message_file");
   if (message != nullptr && message->text == config.report_file) {
-    read.Refuse(*message, "--report_file names it, too; expected a file of its own");
+    read.Refuse(*message, "--report-file names it, too; expected a file of its own");
   }
   if (config.role.empty()) config.role = "default";
 }
@@ -137,8 +137,8 @@ std::optional<RendezvousKind> ReadBackend(OptionReader& read) {
   if (value->text == "etcd") return RendezvousKind::kEtcd;
   if (value->text == "etcd-v2") {
     read.Refuse(*value,
-                "it needs the v2 API, which etcd 3.4 and newer switch off; use --rdzv_backend=etcd "
-                "with the same --rdzv_endpoint");
+                "it needs the v2 API, which etcd 3.4 and newer switch off; use --rdzv-backend=etcd "
+                "with the same --rdzv-endpoint");
   } else if (value->text != "static") {
     read.Refuse(*value, absl::StrCat("expected c10d, grpc, etcd or static",
                                      DidYouMean(value->text, {"c10d", "grpc", "etcd", "static"})));
@@ -168,7 +168,7 @@ void ReadStaticEndpoint(OptionReader& read, LaunchConfig& config) {
             [](const std::string& text) { return ParseNumber(text, 1, 65535); });
 }
 
-// `--rdzv_endpoint=$ENDPOINT` of an unset variable, say: several nodes would wait for one another,
+// `--rdzv-endpoint=$ENDPOINT` of an unset variable, say: several nodes would wait for one another,
 // each on its own loopback.
 void RefuseEmptyEndpoint(OptionReader& read, const LaunchConfig& config) {
   const GivenValue* value = read.Find("rdzv_endpoint");
@@ -223,12 +223,12 @@ void UseEtcd(OptionReader& read, LaunchConfig& config) {
   }
   if (read.FindText("rdzv_endpoint") == nullptr) {
     return read.Fail(InvalidArgumentError(
-        absl::StrCat(backend, " 'etcd': expected --rdzv_endpoint HOST:PORT,..., etcd's members")));
+        absl::StrCat(backend, " 'etcd': expected --rdzv-endpoint HOST:PORT,..., etcd's members")));
   }
   // One etcd serves many jobs, of many users.
   if (read.FindText("rdzv_id") == nullptr) {
     return read.Fail(InvalidArgumentError(absl::StrCat(
-        backend, " 'etcd': expected --rdzv_id, an id of this job alone, the same on all nodes")));
+        backend, " 'etcd': expected --rdzv-id, an id of this job alone, the same on all nodes")));
   }
   read.Into("rdzv_endpoint", config.etcd_members, ParseEtcdMembers);
   if (!config.etcd_members.empty()) config.endpoint = config.etcd_members.front();
@@ -257,8 +257,8 @@ void ChooseRendezvous(OptionReader& read, const MachineFacts& machine, LaunchCon
   if (!backend && has_endpoint && config.node_rank && !names_master) {
     config.warnings.push_back(absl::StrCat(
         config.SourceOf("node_rank"), " beside ", config.SourceOf("rdzv_endpoint"),
-        " means --rdzv_backend=static, as with torchrun: every node has to name its rank, and "
-        "rank 0 serves the endpoint; with --rdzv_backend=c10d the nodes just meet there"));
+        " means --rdzv-backend=static, as with torchrun: every node has to name its rank, and "
+        "rank 0 serves the endpoint; with --rdzv-backend=c10d the nodes just meet there"));
   }
   if (kind != RendezvousKind::kEtcd && !config.rendezvous_options.etcd_keys.empty()) {
     config.warnings.push_back(absl::StrCat(config.SourceOf("rdzv_conf"), ": ",
@@ -307,14 +307,14 @@ absl::Status Validate(const LaunchConfig& config) {
   if (config.rendezvous == RendezvousKind::kStandalone && config.nodes.max > 1) {
     return InvalidArgumentError(
         absl::StrCat(config.SourceOf("standalone"), " with ", config.SourceOf("nnodes"), " '",
-                     nodes, "': expected --nnodes=1, or --rdzv_endpoint in place of --standalone"));
+                     nodes, "': expected --nnodes=1, or --rdzv-endpoint in place of --standalone"));
   }
   if (config.rendezvous == RendezvousKind::kStatic && config.nodes.is_elastic()) {
     const bool is_named = config.sources.contains("rdzv_backend");
     return InvalidArgumentError(absl::StrCat(
         config.SourceOf("nnodes"), " '", nodes, "'", is_named ? " with the static backend" : "",
-        ": expected a fixed number, or ", is_named ? "--rdzv_backend=c10d with " : "",
-        "--rdzv_endpoint=HOST:PORT, where the nodes meet"));
+        ": expected a fixed number, or ", is_named ? "--rdzv-backend=c10d with " : "",
+        "--rdzv-endpoint=HOST:PORT, where the nodes meet"));
   }
   if (config.node_rank && *config.node_rank >= config.nodes.max) {
     return InvalidArgumentError(absl::StrCat(
@@ -331,7 +331,7 @@ absl::Status Validate(const LaunchConfig& config) {
   if (config.requeue_code && config.preempt_signal == 0) {
     return InvalidArgumentError(
         absl::StrCat(config.SourceOf("requeue_code"), " '", *config.requeue_code,
-                     "' without --preempt_signal: expected the signal that asks for a graceful "
+                     "' without --preempt-signal: expected the signal that asks for a graceful "
                      "stop, too"));
   }
   return absl::OkStatus();
@@ -346,7 +346,7 @@ Streams StreamChoice::For(int local_rank) const {
 
 std::string LaunchConfig::SourceOf(const std::string& option) const {
   const auto found = sources.find(option);
-  return found == sources.end() ? absl::StrCat("--", option) : found->second;
+  return found == sources.end() ? Dashed(option) : found->second;
 }
 
 absl::StatusOr<LaunchConfig> BuildLaunchConfig(const GivenOptions& given,

@@ -94,7 +94,7 @@ enum class OnHang { kReport, kDump, kRestart };
 // first or the others.
 struct TrustFiles {
   std::string token;
-  std::string token_source = "--token_file";  // what messages call it
+  std::string token_source = "--token-file";  // what messages call it
   std::string cert;
   std::string key;
   std::string ca;

@@ -21,12 +21,12 @@ constexpr const char* kOther = "Other";
 constexpr const char* kOptions = "Options";  // of a command
 
 constexpr Deprecation kDeprecations[] = {
-    {"--max_same_failure", "max_same_failures", "--max_same_failure=N", "--max_same_failures=N-1",
+    {"--max-same-failure", "max_same_failures", "--max-same-failure=N", "--max-same-failures=N-1",
      "0.1.0", "the Nth same failure ends the job"},
     {"--json", "output", "bench --json=FILE", "bench --output=FILE", "0.1.0", "the same"},
-    {"--ranks", "world_sizes", "bench --ranks=N,...", "bench --world_sizes=N,...", "0.1.0",
+    {"--ranks", "world_sizes", "bench --ranks=N,...", "bench --world-sizes=N,...", "0.1.0",
      "the same"},
-    {"--after_step", "graceful", "stop --after_step", "stop --graceful", "0.1.0", "the same"},
+    {"--after-step", "graceful", "stop --after-step", "stop --graceful", "0.1.0", "the same"},
 };
 
 // That of an option's successor.
@@ -46,7 +46,7 @@ constexpr OptionRow kTable[] = {
      "of these."},
     {"workers", 'n', "N", kJob,
      "Workers of all nodes together, as mpirun's -n and -np: divided among --nnodes, or with "
-     "--nproc_per_node (-ppn) it says how many nodes there are.",
+     "--nproc-per-node (-ppn) it says how many nodes there are.",
      false, true},
     {"node_rank", 0, "N", kJob,
      "Rank of this node; with the static backend each needs its own (default there 0)."},
@@ -179,7 +179,7 @@ constexpr OptionRow kTable[] = {
     {"start_method", 0, "spawn|fork|forkserver", kOther,
      "Accepted; workers are always processes of their own."},
     {"logs_specs", 0, "NAME", kOther,
-     "A Python plug-in of torchrun's: not possible here, see --log_dir, -r and -t.", false},
+     "A Python plug-in of torchrun's: not possible here, see --log-dir, -r and -t.", false},
     {"report_file", 0, "PATH", kOutput,
      "Write the end of the job there as JSON: outcome, failures, rounds.", true, true},
     {"termination_message_file", 0, "PATH", kOutput,
@@ -355,12 +355,12 @@ constexpr CommandRow kCommands[] = {
      "By default it takes less than a minute; it needs no data.",
      kBenchTable, "dp-ddp"},
     {"coordinator",
-     "Runs a job's rendezvous apart from its nodes. These name it by --rdzv_endpoint=HOST:PORT. "
+     "Runs a job's rendezvous apart from its nodes. These name it by --rdzv-endpoint=HOST:PORT. "
      "It waits for the first of them without end, and ends with the job's exit code. Killed and "
      "started again on the same address it finds the job as it is: workers go on.",
      kCoordinatorTable},
     {"token",
-     "Makes a job's token. It is for --token_file or DDPRUN_TOKEN: ddprun token > job.token. The "
+     "Makes a job's token. It is for --token-file or DDPRUN_TOKEN: ddprun token > job.token. The "
      "file is made readable for its owner alone.",
      kHelpAlone, "new"},
     {"completion",

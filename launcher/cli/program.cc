@@ -68,12 +68,12 @@ absl::Status ErrorOfPath(const std::string& name, int error, Need need) {
     return NotExecutable(
         name,
         "is a directory; expected an executable file or a .py script (a folder with "
-        "__main__.py is run by --run_path)");
+        "__main__.py is run by --run-path)");
   }
   if (error == EACCES && need == Need::kExecute) {
     return NotExecutable(name,
                          "is not executable; expected a file with an execute bit (chmod +x), a "
-                         "name ending in .py, or --run_path for another Python script");
+                         "name ending in .py, or --run-path for another Python script");
   }
   return NotExecutable(name, std::strerror(error));
 }
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> SearchPath(const std::string& name, const Environmen
   if (Problem(name, Need::kRead) == 0) {
     return NotFound(name,
                     "not found in PATH; the file in this directory has no execute bit: a Python "
-                    "script of any name is run by --run_path");
+                    "script of any name is run by --run-path");
   }
   std::vector<std::string> commands;
   for (const CommandRow& row : CommandTable()) commands.emplace_back(row.name);

@@ -1,4 +1,4 @@
-// --rdzv_conf.
+// --rdzv-conf.
 #include "launcher/cli/option_values.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
   read("orphan_timeout", orphan, Seconds);
   read("exit_barrier_timeout", options.exit_barrier_timeout, SecondsOrNone);
   // What torchrun reads and we do not need: closing takes no time, a silent node is found by
-  // keep_alive_*, our requests have deadlines of their own, the rank is --node_rank. Nodes do not
+  // keep_alive_*, our requests have deadlines of their own, the rank is --node-rank. Nodes do not
   // race for one key of a store: nobody backs off.
   for (const char* key : {"close_timeout", "heartbeat_timeout", "read_timeout"}) {
     read(key, unused, Seconds);

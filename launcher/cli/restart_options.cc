@@ -1,4 +1,4 @@
-// --max_restarts and what limits restarts beside it.
+// --max-restarts and what limits restarts beside it.
 #include <chrono>
 
 #include "absl/status/statusor.h"

@@ -48,6 +48,10 @@ std::string Underscored(std::string_view name) {
   return absl::StrReplaceAll(std::string(name), {{"-", "_"}});
 }
 
+std::string Dashed(std::string_view name) {
+  return "--" + absl::StrReplaceAll(std::string(name), {{"_", "-"}});
+}
+
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
   if (name.size() > kMaxQuoted) return "";
   const std::string wanted = Underscored(name);

@@ -18,6 +18,9 @@ std::string Quoted(std::string_view value);
 // An option's name with underscores for dashes: both are taken.
 std::string Underscored(std::string_view name);
 
+// "--nproc-per-node" of nproc_per_node: options are printed so.
+std::string Dashed(std::string_view name);
+
 // The candidate that `name` most likely was meant to be; empty when none is near. Dashes and
 // underscores count as equal. The first of several equally near ones wins.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);

@@ -1,4 +1,4 @@
-// --token_file and what may stand in its place.
+// --token-file and what may stand in its place.
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/option_values.h"
@@ -16,14 +16,14 @@ TrustFiles ReadTrustFiles(OptionReader& read) {
   const bool has_any = !files.cert.empty() || !files.key.empty() || !files.ca.empty();
   if (has_any && !has_all) {
     read.Fail(absl::InvalidArgumentError(
-        absl::StrCat(files.cert.empty()  ? "--tls_cert"
-                     : files.key.empty() ? "--tls_key"
-                                         : "--tls_ca",
-                     " is missing: own certificates need --tls_cert, --tls_key and --tls_ca")));
+        absl::StrCat(files.cert.empty()  ? "--tls-cert"
+                     : files.key.empty() ? "--tls-key"
+                                         : "--tls-ca",
+                     " is missing: own certificates need --tls-cert, --tls-key and --tls-ca")));
   }
   if (has_any && !files.token.empty()) {
     read.Fail(absl::InvalidArgumentError(
-        "--token_file and --tls_cert: expected one of them, as each says whom this node believes"));
+        "--token-file and --tls-cert: expected one of them, as each says whom this node believes"));
   }
   return files;
 }

@@ -1,4 +1,4 @@
-// --hang_timeout and what else a job is watched by.
+// --hang-timeout and what else a job is watched by.
 #include "absl/status/status.h"
 #include "launcher/cli/option_values.h"
 
@@ -31,7 +31,7 @@ void ReadWatchOptions(OptionReader& read, LaunchConfig& config) {
   read.Into("event_file", config.event_file, ParsePath);
   const GivenValue* on_hang = read.Find("on_hang");
   if (on_hang != nullptr && !on_hang->is_default && config.hang_timeout == Duration{0}) {
-    read.Refuse(*on_hang, "with --hang_timeout=0 no hang is looked for; expected one above 0");
+    read.Refuse(*on_hang, "with --hang-timeout=0 no hang is looked for; expected one above 0");
   }
 }
 

@@ -1,4 +1,4 @@
-// How many workers, by --nproc_per_node and -n.
+// How many workers, by --nproc-per-node and -n.
 #include "absl/strings/str_cat.h"
 #include "launcher/cli/option_values.h"
 
@@ -37,7 +37,7 @@ void ReadTotal(OptionReader& read, LaunchConfig& config) {
   if (config.nodes.is_elastic() || (config.workers_by != WorkersBy::kNumber && !has_list)) {
     return read.Refuse(*value,
                        "with a range of nodes, gpu or auto their number is not known; "
-                       "expected --nproc_per_node alone");
+                       "expected --nproc-per-node alone");
   }
   if (has_share && !has_nodes && total % share == 0) {
     const int nodes = total / share;

@@ -41,7 +41,7 @@ absl::StatusOr<int> CountGpus(const BenchOptions& options, const Environment& en
   if (options.ranks.back() <= gpus) return gpus;
   return absl::FailedPreconditionError(absl::StrCat("--device cuda: ", options.ranks.back(),
                                                     " ranks need a GPU each, and CUDA shows ", gpus,
-                                                    "; ask for fewer by --world_sizes"));
+                                                    "; ask for fewer by --world-sizes"));
 }
 
 void Say(const std::string& text) {

@@ -66,7 +66,7 @@ void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret)
       "listening on ", EndpointText(host.empty() ? "::" : host, port), " for ",
       options.run_id.empty() ? std::string("the first run that joins")
                              : absl::StrCat("the run \"", EscapeControl(options.run_id), "\""),
-      "; agents reach it by --rdzv_endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
+      "; agents reach it by --rdzv-endpoint=", EndpointText(is_everywhere ? "HOST" : host, port)));
   if (!rendezvous::IsLoopback(host)) return Tell(TrustText(has_secret));
   const bool is_guarded = has_secret || rendezvous::PeerUsers().DoesKernelTell();
   if (!is_guarded) Tell(absl::StrCat("warning: ", kNobodyKnownText));

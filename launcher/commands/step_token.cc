@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<StepToken>> StepToken::Take(const LaunchConfig& c
     return absl::Status(found.status().code(),
                         absl::StrCat(found.status().message(),
                                      "; another file of that name must go, or give a token, or "
-                                     "--no_cluster and the options of the job"));
+                                     "--no-cluster and the options of the job"));
   }
   taken->text_ = *std::move(found);
   return taken;

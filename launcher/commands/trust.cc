@@ -171,21 +171,21 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> IdentityOf(
     auto identity = TlsIdentity::OfPem({.cert = files.cert, .key = files.key, .ca = files.ca});
     // Who may read the key may be this node.
     if (const absl::Status status = CheckKeyFile(files.key); identity.ok() && !status.ok()) {
-      return Bad(absl::StrCat("--tls_key ", EscapeControl(files.key), ": ", status.message()));
+      return Bad(absl::StrCat("--tls-key ", EscapeControl(files.key), ": ", status.message()));
     }
     if (identity.ok() || !absl::IsInvalidArgument(identity.status())) return identity;
     const std::string why(identity.status().message());
     std::vector<std::string> options;
     for (const auto& [option, file] :
-         {std::pair("--tls_cert", &files.cert), std::pair("--tls_key", &files.key),
-          std::pair("--tls_ca", &files.ca)}) {
+         {std::pair("--tls-cert", &files.cert), std::pair("--tls-key", &files.key),
+          std::pair("--tls-ca", &files.ca)}) {
       if (why.starts_with(EscapeControl(*file) + ": ")) options.push_back(option);
     }
     if (options.empty()) return Bad("own certificates: " + why);
     // One file may stand for several. What is wrong with the first two is found first.
-    if (options.size() > 1 && options.back() == "--tls_ca") {
+    if (options.size() > 1 && options.back() == "--tls-ca") {
       const bool is_of_ca = rendezvous::CheckPemFiles(files.cert, files.key, "").ok();
-      if (is_of_ca) options = {"--tls_ca"};
+      if (is_of_ca) options = {"--tls-ca"};
       if (!is_of_ca) options.pop_back();
     }
     return Bad(absl::StrCat(absl::StrJoin(options, " and "), " ", why));

@@ -176,10 +176,10 @@ void LogRouter::TellPlace() {
     return;
   }
   thread_->Say("ddprun: log files are in " + folder_.path() +
-               "/attempt_<n>/<local_rank>/; --log_dir chooses the place");
+               "/attempt_<n>/<local_rank>/; --log-dir chooses the place");
 }
 
-// `folder` is empty with --log_dir=/dev/null: no file then.
+// `folder` is empty with --log-dir=/dev/null: no file then.
 absl::Status LogRouter::PlanFile(StreamPlan& plan, const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
   absl::StatusOr<FileSink> file =

@@ -27,7 +27,7 @@ struct StreamPlan;
 
 struct LogOptions {
   std::string log_dir;  // "": files, where some are needed, go under temp_dir; "/dev/null": none
-  std::string log_dir_source = "--log_dir";  // what messages call it
+  std::string log_dir_source = "--log-dir";  // what messages call it
   std::string run_id = "none";
   bool names_node = false;  // the folder of the run has `hostname` in its name
   std::string role = "default";

@@ -242,7 +242,7 @@ void LogThread::TellOfFiles() {
   SinkOf(stderr_).AppendMessage(absl::StrCat(
       "ddprun: warning: write log file ", EscapeControl(path), ": ", FileErrorText(error),
       "; the workers go on, and lines are missing there, as in other files that have no room: ",
-      is_full ? "make room, or " : "", "choose another place with --log_dir"));
+      is_full ? "make room, or " : "", "choose another place with --log-dir"));
 }
 
 void LogThread::Close(Stream& stream) {

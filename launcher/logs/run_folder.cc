@@ -118,7 +118,7 @@ absl::StatusOr<std::string> RunFolder::MakeTemporary() {
   if (last.ok()) return last;
   return absl::Status(made.status().code(),
                       absl::StrCat(made.status().message(), "; ", last.status().message(),
-                                   " (TMPDIR or --log_dir may name another folder)"));
+                                   " (TMPDIR or --log-dir may name another folder)"));
 }
 
 absl::StatusOr<std::string> RunFolder::MakeTemporaryIn(const std::string& parent) {

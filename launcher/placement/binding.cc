@@ -53,7 +53,7 @@ absl::StatusOr<CpuSet> ShareOf(const std::vector<CpuSet>& cores, const Place& pl
   if (count < place.count) {
     return FailedPreconditionError(absl::StrCat("NUMA node ", place.node, " has ", count,
                                                 " physical cores for ", place.count,
-                                                " workers; --numa_binding=node lets them share"));
+                                                " workers; --numa-binding=node lets them share"));
   }
   const int each = count / place.count;
   const int extra = count % place.count;

@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<CpuSet>> BindToCpus(const LaunchConfig& config, const
   absl::StatusOr<std::vector<CpuSet>> cpus = Bind(config, report, driver, sys_root, allowed);
   if (cpus.ok()) return cpus;
   return FailedPreconditionError(absl::StrCat(
-      "--numa_binding '", NumaBindingName(*config.numa_binding), "': ", cpus.status().message()));
+      "--numa-binding '", NumaBindingName(*config.numa_binding), "': ", cpus.status().message()));
 }
 
 }  // namespace ddprun::launcher

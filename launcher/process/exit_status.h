@@ -35,7 +35,7 @@ inline constexpr std::array<ExitCodeMeaning, 11> kExitCodes = {{
     {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused; a node was lost"},
     {kExitAuthentication, "authentication: the job's token or certificates"},
     {kExitLostCoordinator, "lost the coordinator: no word from it for too long"},
-    {kExitHang, "a hang, with --on_hang=restart and no restart left"},
+    {kExitHang, "a hang, with --on-hang=restart and no restart left"},
     {kExitBug, "a worker with an unknown end; bench: losses differ; a bug of ddprun"},
     {kExitNotExecutable, "program not executable"},
     {kExitNotFound, "program not found"},

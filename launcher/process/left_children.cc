@@ -79,7 +79,7 @@ std::string RanksOf(const std::vector<LeftChild>& children) {
 
 std::string OverdueChildrenText(const std::vector<LeftChild>& children, Duration keep) {
   return absl::StrCat(Named(children), " had not ended within ", DurationText(keep),
-                      " (--keep_children): ending ", children.size() == 1 ? "it" : "them", " now");
+                      " (--keep-children): ending ", children.size() == 1 ? "it" : "them", " now");
 }
 
 std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration keep) {
@@ -88,15 +88,15 @@ std::string LeftChildrenText(const std::vector<LeftChild>& children, Duration ke
       absl::StrCat(RanksOf(children), " ended and left ", Named(children), " running: ");
   if (keep == Duration{0}) {
     return absl::StrCat(left, is_one ? "it is" : "they are",
-                        " ended with this node's workers; --keep_children=SECONDS gives ",
+                        " ended with this node's workers; --keep-children=SECONDS gives ",
                         is_one ? "it" : "them", " time");
   }
   if (children.front().has_gpu) {
     return absl::StrCat(left, "ending ", is_one ? "it, as it has" : "them, as they have",
-                        " a GPU open, in spite of --keep_children");
+                        " a GPU open, in spite of --keep-children");
   }
   return absl::StrCat(left, is_one ? "it has " : "they have ", DurationText(keep),
-                      " to end (--keep_children)");
+                      " to end (--keep-children)");
 }
 
 std::vector<LeftChild> FindLeftChildren(LeftoverQuery query, const std::set<pid_t>& living,

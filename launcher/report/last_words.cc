@@ -214,7 +214,7 @@ bool ReadErrorFileOf(LastWords& words, FolderOwner owner) {
     words.warning = absl::StrCat(
         "warning: the error file of rank ", report.rank, ", ", EscapeControl(path), ", ",
         status.message(),
-        is_removed ? "; it is removed, as --log_dir names no folder to keep it in" : "");
+        is_removed ? "; it is removed, as --log-dir names no folder to keep it in" : "");
   } else {
     report.error->message = WithoutEscapeSequences(report.error->message);
     report.error->traceback = WithoutEscapeSequences(report.error->traceback);

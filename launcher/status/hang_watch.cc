@@ -13,7 +13,7 @@ namespace {
 
 // Less of a core is no work: threads of libraries wake up now and then in a program that sleeps.
 constexpr double kIdleCores = 0.05;
-// A wait that has lasted this part of --hang_timeout may well be a hang.
+// A wait that has lasted this part of --hang-timeout may well be a hang.
 constexpr double kComing = 0.5;
 // So many of one look are told, and problems are listed.
 constexpr size_t kMaxTold = 8;

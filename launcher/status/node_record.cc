@@ -182,7 +182,7 @@ void NodeRecord::NoteAction(const AskToStop& action) {
 void NodeRecord::WaitForWhatIsLeft() {
   waiting_for_ = "all ranks have succeeded, waiting for what they left";
   if (part_.keep_children == Duration{0}) return;
-  absl::StrAppend(&waiting_for_, " (--keep_children)");
+  absl::StrAppend(&waiting_for_, " (--keep-children)");
   TimePoint last = TimePoint::min();
   for (const auto& [local_rank, worker] : workers_) {
     last = std::max(last, worker.ended_at.value_or(now_));

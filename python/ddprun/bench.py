@@ -1,7 +1,7 @@
 """Compares the backend "ddp" with Gloo on this machine:
 
     python -m ddprun.bench [--ranks 2,4] [--models mlp,wide,transformer] [--steps 30] [--seconds 150]
-    ddprun --nnodes=2 --rdzv_endpoint=HOST:29400 -m ddprun.bench    # on each of two hosts
+    ddprun --nnodes=2 --rdzv-endpoint=HOST:29400 -m ddprun.bench    # on each of two hosts
 
 Each number of ranks is a run of its own; under a launcher its ranks are the one run. In it the two
 take five turns: some steps over the one, some over the other. The figures are medians of rank 0. A

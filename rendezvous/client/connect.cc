@@ -340,7 +340,7 @@ class Client final : public RendezvousClient {
   // The thread's own.
   ContactCore core_;
   SocketAddress address_;             // where the last look found somebody
-  std::vector<SocketAddress> given_;  // what --local_addr stands for
+  std::vector<SocketAddress> given_;  // what --local-addr stands for
   std::unique_ptr<Coordinator> hosted_;
   int64_t seen_revision_ = 0;              // of the leader's key at the last look
   uint64_t hostings_ = 0;                  // tried so far: the number of the last one

@@ -53,11 +53,11 @@ struct ContactOptions {
   // node hosts.
   std::vector<uint16_t> more_ports = {};
   // What a message calls the option that named the port.
-  std::string endpoint_source = "--rdzv_endpoint";
+  std::string endpoint_source = "--rdzv-endpoint";
   // What this node tells others to reach it by. A name must resolve here before it is told; an
   // address may be another machine's, of a relay say. Empty: nothing.
   std::string local_addr;
-  std::string local_addr_source = "--local_addr";
+  std::string local_addr_source = "--local-addr";
   std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts; kElected: who may
   int node_rank = -1;           // kStatic: 0 hosts
 };

@@ -24,7 +24,7 @@ std::string ContactCore::AttemptText(const Looked& look) const {
     return absl::StrCat(
         hosts_ ? PortHere() : Place(look.ip), " serves the run \"", look.text, "\", not \"",
         options_.policy.run_id, "\": use another port, or",
-        hosts_ ? ", for the same job, the same --rdzv_id" : " the same --rdzv_id on all nodes");
+        hosts_ ? ", for the same job, the same --rdzv-id" : " the same --rdzv-id on all nodes");
   }
   if (look.outcome == Outcome::kOtherRelease) {
     return absl::StrCat("the coordinator at ", Place(look.ip), " ", look.text);

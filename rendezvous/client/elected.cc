@@ -53,12 +53,12 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
         absl::StrCat(
             "the key \"", name, "\" in etcd at ", MembersText(where),
             " holds what ddprun has not written, or a later one has: remove it, or choose another "
-            "--rdzv_id or --rdzv_conf etcd_prefix"));
+            "--rdzv-id or --rdzv-conf etcd_prefix"));
   }
   if (IsLoopback(leader->address) && leader->host != HostName()) {
     return Saw(Looked::Outcome::kBarred,
                absl::StrCat("node ", leader->host, " leads the job at ", leader->address,
-                            ", where only its own machine reaches it: give it a --local_addr "
+                            ", where only its own machine reaches it: give it a --local-addr "
                             "that the others reach"));
   }
   LeaderLook look;

@@ -34,9 +34,9 @@ constexpr Duration kKernelTimeout = std::chrono::milliseconds(500);
 constexpr Duration kHelloTimeout = std::chrono::seconds(5);
 constexpr size_t kMaxForeignBytes = 60;  // of what is shown
 // What to do about it.
-constexpr char kSameToken[] = "all nodes need the same token (--token_file or DDPRUN_TOKEN)";
+constexpr char kSameToken[] = "all nodes need the same token (--token-file or DDPRUN_TOKEN)";
 constexpr char kOneAuthority[] =
-    "all nodes need certificates of one authority (--tls_cert, --tls_key, --tls_ca)";
+    "all nodes need certificates of one authority (--tls-cert, --tls-key, --tls-ca)";
 constexpr char kNewOne[] = "start that side again with a new one, or set the clocks right";
 
 // EINTR: nobody waits for the answer any more.

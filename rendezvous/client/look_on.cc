@@ -30,7 +30,7 @@ constexpr size_t kMaxBytes = size_t{128} << 20;
 absl::Status NobodyThere(const std::string& place, const std::string& why) {
   return absl::UnavailableError(
       absl::StrCat("ask the coordinator at ", place, ": ", why,
-                   "; if the job has not ended: is this its --rdzv_endpoint, and may this host "
+                   "; if the job has not ended: is this its --rdzv-endpoint, and may this host "
                    "reach it?"));
 }
 
@@ -53,7 +53,7 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
     if (trouble.outcome == Outcome::kForeign) {
       return absl::UnavailableError(absl::StrCat(
           "ask the coordinator at ", place, ": another program is there, which says \"",
-          trouble.text, "\"; is this the job's --rdzv_endpoint?"));
+          trouble.text, "\"; is this the job's --rdzv-endpoint?"));
     }
   }
   if (greeting.hello && !Understand(greeting.hello->release, ThisRelease())) {

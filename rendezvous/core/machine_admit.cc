@@ -24,7 +24,7 @@ std::string NnodesText(const Policy& policy) {
 }
 
 std::string RestartsText(const Policy& policy) {
-  return absl::StrCat("--max_restarts=", policy.max_restarts);
+  return absl::StrCat("--max-restarts=", policy.max_restarts);
 }
 
 // "--nnodes" of "--nnodes=2" and of "no --nnodes".
@@ -43,28 +43,28 @@ std::string LimitText(const char* option, Duration limit) {
 }
 
 std::string NodeLossesText(const Policy& policy) {
-  return LimitText("--max_node_losses", policy.limits.max_node_losses);
+  return LimitText("--max-node-losses", policy.limits.max_node_losses);
 }
 
 std::string PreemptionsText(const Policy& policy) {
-  return LimitText("--max_preemptions", policy.limits.max_preemptions);
+  return LimitText("--max-preemptions", policy.limits.max_preemptions);
 }
 
 std::string BackoffText(const Policy& policy) {
-  return LimitText("--restart_backoff", policy.limits.backoff);
+  return LimitText("--restart-backoff", policy.limits.backoff);
 }
 
 std::string PeriodText(const Policy& policy) {
-  return LimitText("--restart_budget_period", policy.limits.budget_period);
+  return LimitText("--restart-budget-period", policy.limits.budget_period);
 }
 
 std::string SameFailureText(const Policy& policy) {
   const int ends_at = policy.limits.max_same_failure;
-  return LimitText("--max_same_failures", ends_at == 0 ? std::nullopt : std::optional(ends_at - 1));
+  return LimitText("--max-same-failures", ends_at == 0 ? std::nullopt : std::optional(ends_at - 1));
 }
 
 std::string BackendText(const Policy& policy) {
-  return policy.is_static ? "--rdzv_backend=static" : "--rdzv_backend=c10d";
+  return policy.is_static ? "--rdzv-backend=static" : "--rdzv-backend=c10d";
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ std::string State::FindOtherProgram(const NodeJoined& event) const {
   return absl::StrCat("the job here runs another program, or with other arguments, on ",
                       Counted(static_cast<int>(seats.size()), "node"),
                       ", and takes no more; for a job of its own, give this one another "
-                      "--rdzv_endpoint and an --rdzv_id");
+                      "--rdzv-endpoint and an --rdzv-id");
 }
 
 std::string State::FindOtherRelease(const NodeInfo& node) {
@@ -164,7 +164,7 @@ std::string State::FindOtherCluster(const NodeInfo& node) const {
   if (is_other_job || differ(place.step, cluster.step)) {
     return absl::StrCat("node ", NodeName(node), " is of ", is_other_job ? place.job : place.step,
                         ", the nodes here of ", is_other_job ? cluster.job : cluster.step,
-                        ": give each its own --rdzv_endpoint, or none, which is then derived");
+                        ": give each its own --rdzv-endpoint, or none, which is then derived");
   }
   const int count = static_cast<int>(members.members().size());
   if (place.step.empty() || place.nodes == 0 || count < place.nodes) return "";
@@ -212,7 +212,7 @@ std::string State::FindTakenRank(const NodeJoined& event) const {
   const Policy& rules = PolicyFor(event);
   const std::string range = absl::StrCat("0..", rules.max_nodes - 1, " (", NnodesText(rules), ")");
   const std::string given =
-      absl::StrCat("--node_rank=", node.node_rank, " of node ", NodeName(node));
+      absl::StrCat("--node-rank=", node.node_rank, " of node ", NodeName(node));
   if (rules.is_static && (node.node_rank < 0 || node.node_rank >= rules.max_nodes)) {
     return absl::StrCat(given, " is not in ", range);
   }

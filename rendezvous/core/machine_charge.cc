@@ -27,7 +27,7 @@ void State::ChargeLoss(TimePoint now) {
   std::string why_over;
   if (is_loss) why_over = WhyNoLossMore(policy.limits, is_preemption, spent);
   if (is_loss && policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes) {
-    why_over = "no restarts allowed (--max_restarts=0)";
+    why_over = "no restarts allowed (--max-restarts=0)";
   }
   if (why_over.empty()) {
     if (is_new) WriteRecord();

@@ -51,7 +51,7 @@ void State::ReviewQuorum(TimePoint now) {
   }
   if (backoff_until > now) {
     quorum = {
-        .reason = absl::StrCat("waiting before restart ", restart_count, " (--restart_backoff)"),
+        .reason = absl::StrCat("waiting before restart ", restart_count, " (--restart-backoff)"),
         .retry_at = backoff_until,
         .is_countdown = true};
     needs_telling = true;

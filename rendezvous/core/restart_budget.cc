@@ -111,12 +111,12 @@ std::string WhyNoLossMore(const RestartLimits& limits, bool is_preemption,
   const std::optional<int>& limit = LimitOf(limits, is_preemption);
   if (!limit || (is_preemption ? spent.preemptions : spent.node_losses) <= *limit) return "";
   const char* what = is_preemption ? "preemption" : "node loss";
-  const char* option = is_preemption ? "--max_preemptions=" : "--max_node_losses=";
+  const char* option = is_preemption ? "--max-preemptions=" : "--max-node-losses=";
   const std::string left = *limit == 0 ? absl::StrCat("no ", what, " is allowed")
                                        : absl::StrCat("no ", what, " is left of ", *limit);
   return absl::StrCat(left, " (", option, *limit, "); allow more",
                       limits.budget_period == Duration{0}
-                          ? ", or have them given back after progress (--restart_budget_period)"
+                          ? ", or have them given back after progress (--restart-budget-period)"
                           : "");
 }
 
@@ -125,7 +125,7 @@ std::string WhyNoRestart(const RestartLimits& limits, const RestartsSpent& spent
   if (limits.max_same_failure == 0 || spent.same_failures < limits.max_same_failure) return "";
   return absl::StrCat("the same failure ", spent.same_failures, " times in succession",
                       report.step ? absl::StrCat(", each after step ", *report.step) : "",
-                      ": another restart would most likely end so, too (--max_same_failures=",
+                      ": another restart would most likely end so, too (--max-same-failures=",
                       limits.max_same_failure - 1, ")");
 }
 

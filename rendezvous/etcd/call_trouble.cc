@@ -40,27 +40,27 @@ std::string TlsTrouble(const std::string& message) {
   const bool is_connecting = message.find(kLast) != std::string::npos;
   if (has("certificate verify failed")) {
     return "its certificate is not believed: expected one that is valid now (is this machine's "
-           "clock right?), signed by an authority in --rdzv_conf cacert, or without it by one of "
+           "clock right?), signed by an authority in --rdzv-conf cacert, or without it by one of "
            "this system";
   }
   // A peer name that a certificate lacks is gRPC's own check.
   if (has("Peer name")) {
-    return "its certificate is for another name than the one in --rdzv_endpoint";
+    return "its certificate is for another name than the one in --rdzv-endpoint";
   }
   // In TLS 1.2, which etcd keeps to before 3.5.8, it can still say so.
   const bool is_refused = has(" alert ") && (has("certificate") || has("unknown ca"));
   if (is_connecting && (is_refused || has("Endpoint read failed"))) {
-    return "it ended TLS when it saw this node's certificate, or none: expected --rdzv_conf cert "
+    return "it ended TLS when it saw this node's certificate, or none: expected --rdzv-conf cert "
            "and key that it believes";
   }
   // A member without TLS ends the connection in the midst of the handshake, in one way or another.
   const bool is_ended = has("Socket closed") || has("recvmsg:Connection reset by peer");
   if (is_connecting && (is_ended || has("wrong version number"))) {
-    return absl::StrCat(kNoTlsAnswer, ": does it have any? without, --rdzv_conf protocol=http");
+    return absl::StrCat(kNoTlsAnswer, ": does it have any? without, --rdzv-conf protocol=http");
   }
   if (has("empty address list")) {
     return "gRPC finds no authorities on this machine, or takes none of those that it was given: "
-           "name them with --rdzv_conf cacert";
+           "name them with --rdzv-conf cacert";
   }
   return "";
 }

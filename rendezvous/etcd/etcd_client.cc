@@ -207,12 +207,12 @@ struct EtcdClient::Connections {
     if (absl::StrContains(status.error_message(), "user name is empty")) {
       return absl::UnauthenticatedError(
           absl::StrCat("etcd at ", Name(member),
-                       " asks who we are: expected --rdzv_conf user=NAME, and the password in "
+                       " asks who we are: expected --rdzv-conf user=NAME, and the password in "
                        "DDPRUN_ETCD_PASSWORD"));
     }
     if (status.error_code() == grpc::StatusCode::PERMISSION_DENIED) {
       const std::string who = options.user.empty()
-                                  ? "who names no user (give --rdzv_conf user=NAME)"
+                                  ? "who names no user (give --rdzv-conf user=NAME)"
                                   : absl::StrCat("the user \"", EscapeControl(options.user), "\"");
       return absl::PermissionDeniedError(absl::StrCat(
           "etcd at ", Name(member), " allows ", who, " no reading and writing of keys under \"",
@@ -266,7 +266,7 @@ struct EtcdClient::Connections {
       if (without_tls + refused != addresses) return in_the_clear;
       return absl::NotFoundError(
           absl::StrCat("etcd at ", Name(member),
-                       ": it speaks without TLS alone: leave out --rdzv_conf protocol=https, or "
+                       ": it speaks without TLS alone: leave out --rdzv-conf protocol=https, or "
                        "give etcd a certificate"));
     }
   }

@@ -17,7 +17,7 @@ namespace {
 absl::Status CheckFiles(const EtcdOptions& options) {
   const auto named = [](const std::string& option, const absl::Status& status) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--rdzv_conf ", option, ", for TLS with etcd: ", status.message()));
+        absl::StrCat("--rdzv-conf ", option, ", for TLS with etcd: ", status.message()));
   };
   if (absl::Status status = CheckPemFiles("", "", options.authority_file); !status.ok()) {
     return named("cacert", status);

@@ -116,7 +116,7 @@ absl::StatusOr<Beginning> Leadership::TakeUp(const std::optional<std::string>& j
         "the key \"", JobKeyOf(options_.etcd.prefix, options_.run_id), "\" in etcd at ",
         MembersText(options_.etcd),
         " holds what ddprun has not written, or a later one has: remove it, or choose another "
-        "--rdzv_id or --rdzv_conf etcd_prefix"));
+        "--rdzv-id or --rdzv-conf etcd_prefix"));
   }
   Recall(*record, beginning);
   return beginning;

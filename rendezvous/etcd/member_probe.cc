@@ -60,7 +60,7 @@ absl::StatusOr<bool> ProbeMember(const SocketAddress& address, TimePoint by,
   if (received < 0) return Unanswered(errno);
   if (received == 0) {
     return absl::UnavailableError(
-        "it closed the connection without a word, as one does that expects TLS (--rdzv_conf "
+        "it closed the connection without a word, as one does that expects TLS (--rdzv-conf "
         "protocol=https)");
   }
   return IsSettings({first, static_cast<size_t>(received)});

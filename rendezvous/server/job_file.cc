@@ -106,7 +106,7 @@ std::string SilenceText(Work work, const std::string& run_dir) {
 std::string StaysText(const std::string& run_dir) {
   return absl::StrCat("job file: remove \"", PathOf(run_dir),
                       "\": its file system does not answer; delete the file before you use this "
-                      "--rdzv_id on this port again, or the next job counts this one's restarts "
+                      "--rdzv-id on this port again, or the next job counts this one's restarts "
                       "as its own");
 }
 

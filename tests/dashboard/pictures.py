@@ -41,7 +41,7 @@ pre {{ margin: 16px; font: 15px/1.35 "DejaVu Sans Mono", monospace; color: #e0e0
 def job(ddprun, train, data):
     """A job whose dashboard's address is the value; all of it is ended on exit."""
     with tempfile.TemporaryFile("w+") as log, subprocess.Popen(
-            [ddprun, "--dashboard", f"--rdzv_id={RUN_ID}", "--nproc_per_node=4", "--hang_timeout=5",
+            [ddprun, "--dashboard", f"--rdzv-id={RUN_ID}", "--nproc-per-node=4", "--hang-timeout=5",
              "./" + os.path.basename(train), "--data", data, "--epochs", "100000"], cwd=os.path.dirname(train),
             stdin=subprocess.DEVNULL, stdout=log, stderr=log) as agent:
         try:

@@ -55,7 +55,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
   Expect({{"-m", "./train.py"}, 2, "'./train.py'", "expected a name such as package.train"});
   Expect({{"doctor", "--require", "foo"}, 2, "doctor: --require 'foo'", "expected cuda"});
   Expect({{"token", "old"}, 2, "'old'", "expected --help"});
-  Expect({{"bench", "dp-ddp", "--world_sizes=x"}, 2, "'x'", "1,2,4"});
+  Expect({{"bench", "dp-ddp", "--world-sizes=x"}, 2, "'x'", "1,2,4"});
   Expect({{"coordinator", "--bind=:x"}, 2, "':x'", "or :PORT (on all interfaces)"});
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("bad input: a program that cannot run is named before any rendezvous")
   const std::string script = WriteFile(dir.File("train.py"), "", 0644);
   const auto expect = [](const std::string& program, int code, const std::string& quoted,
                          const std::string& advice, Subprocess::Options how = {}) {
-    Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", program}, code, quoted, advice},
+    Expect({{"--nnodes=2", "--rdzv-endpoint=127.0.0.1:1", program}, code, quoted, advice},
            std::move(how));
   };
   expect("./no-such-program", 127, "'./no-such-program'", "expected an executable file");
@@ -88,7 +88,7 @@ TEST_CASE("bad input: a log directory that cannot be made ends with 120") {
   const std::string log_dir = WriteFile(dir.File("file"), "in the way\n") + "/logs";
   const std::string toy = Runfile("tests/e2e/toy_worker");
   // Before the rendezvous, which would wait here.
-  Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", "--log_dir=" + log_dir, toy},
+  Expect({{"--nnodes=2", "--rdzv-endpoint=127.0.0.1:1", "--log-dir=" + log_dir, toy},
           120,
           log_dir,
           "directory"});
@@ -114,13 +114,13 @@ TEST_CASE("bad input: a node list of Slurm's that is none ends with 2, and is to
 }
 
 TEST_CASE("bad input: an endpoint that does not resolve ends with 121") {
-  Expect({{"--nnodes=2", "--rdzv_endpoint=no-such-host.invalid:29400",
+  Expect({{"--nnodes=2", "--rdzv-endpoint=no-such-host.invalid:29400",
            Runfile("tests/e2e/toy_worker")},
           121,
           "no-such-host.invalid",
           "expected a host name"});
   // The same from an agent that does not ask whether it is the host.
-  Expect({{"--nnodes=2", "--rdzv_conf=is_host=0", "--rdzv_endpoint=no-such-host.invalid:29400",
+  Expect({{"--nnodes=2", "--rdzv-conf=is_host=0", "--rdzv-endpoint=no-such-host.invalid:29400",
            Runfile("tests/e2e/toy_worker")},
           121,
           "no-such-host.invalid",
@@ -133,10 +133,10 @@ TEST_CASE("bad input: an address of this node that does not resolve ends with 12
   const std::string name = "no-such-host.invalid";
   for (const std::vector<std::string>& options :
        {std::vector<std::string>{"--standalone"}, job.NodeOptions(1)}) {
-    Row row = {options, 121, "--local_addr: cannot resolve \"" + name + "\": ",
+    Row row = {options, 121, "--local-addr: cannot resolve \"" + name + "\": ",
                "; expected a host name that resolves here, or an IP address"};
     row.arguments.push_back(toy);
-    row.arguments.insert(row.arguments.begin(), "--local_addr=" + name);
+    row.arguments.insert(row.arguments.begin(), "--local-addr=" + name);
     Expect(row);
     row.arguments.erase(row.arguments.begin());
     row.quoted = "PET_LOCAL_ADDR: cannot resolve";
@@ -148,7 +148,7 @@ TEST_CASE("bad input: an address of another machine, or one that nobody reads, i
   // A relay's, say, that leads to this node.
   for (const char* address : {"192.0.2.7", "2001:db8::7", "localhost"}) {
     Job job;
-    auto ddprun = job.Run({std::string("--local_addr=") + address}, {"env:MASTER_ADDR"});
+    auto ddprun = job.Run({std::string("--local-addr=") + address}, {"env:MASTER_ADDR"});
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
     CHECK(ddprun->out() == std::string("MASTER_ADDR=") + address + "\n");
     const bool is_literal = std::string(address) != "localhost";
@@ -156,8 +156,8 @@ TEST_CASE("bad input: an address of another machine, or one that nobody reads, i
           is_literal);
   }
   Job job;
-  auto ddprun = job.RunRaw({"--local_addr=no-such-host.invalid", "--master_addr=127.0.0.1",
-                            "--master_port=" + std::to_string(job.port()), "true"});
+  auto ddprun = job.RunRaw({"--local-addr=no-such-host.invalid", "--master-addr=127.0.0.1",
+                            "--master-port=" + std::to_string(job.port()), "true"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
 }
 
@@ -175,15 +175,15 @@ TEST_CASE("bad input: a port that another program holds ends with 121 and is nam
     return "port " + port + " of this machine, which " + option + " names, is in use by another";
   };
   const std::string advice = "use another port";
-  Expect({{"--nnodes=2", "--rdzv_endpoint=127.0.0.1:" + port, toy},
+  Expect({{"--nnodes=2", "--rdzv-endpoint=127.0.0.1:" + port, toy},
           121,
-          which("--rdzv_endpoint"),
+          which("--rdzv-endpoint"),
           advice});
   Expect({{"--nnodes=2", toy}, 121, which("PET_RDZV_ENDPOINT"), advice},
          {.env = {{"PET_RDZV_ENDPOINT", "127.0.0.1:" + port}}});
-  Expect({{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port, toy},
+  Expect({{"--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=" + port, toy},
           121,
-          which("--master_port"),
+          which("--master-port"),
           advice});
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("bad input: a second job on a port is told which run is there") {
   Job job;
   auto first = job.Run(job.NodeOptions(1), {"wait"});
   AwaitMissingNodes(*first);
-  Expect({{"--nnodes=2", "--rdzv_id=another-run", "--rdzv_endpoint=" + job.endpoint(),
+  Expect({{"--nnodes=2", "--rdzv-id=another-run", "--rdzv-endpoint=" + job.endpoint(),
            Runfile("tests/e2e/toy_worker")},
           121,
           "another-run",
@@ -214,18 +214,18 @@ TEST_CASE("bad input: nodes that disagree on --nnodes are told both") {
 
 TEST_CASE("bad input: two nodes with one rank are refused the second time") {
   Job job;
-  const std::vector<std::string> options = {"--nnodes=3", "--node_rank=1",
-                                            "--master_addr=127.0.0.1",
-                                            "--master_port=" + std::to_string(job.port())};
-  auto zero = job.Run({"--nnodes=3", "--node_rank=0", "--master_addr=127.0.0.1",
-                       "--master_port=" + std::to_string(job.port())},
+  const std::vector<std::string> options = {"--nnodes=3", "--node-rank=1",
+                                            "--master-addr=127.0.0.1",
+                                            "--master-port=" + std::to_string(job.port())};
+  auto zero = job.Run({"--nnodes=3", "--node-rank=0", "--master-addr=127.0.0.1",
+                       "--master-port=" + std::to_string(job.port())},
                       {"wait"});
   REQUIRE_MESSAGE(zero->WaitForErr("1 of 3 nodes"), zero->Describe());
   auto one = job.Run(options, {"wait"});
   REQUIRE_MESSAGE(zero->WaitForErr("2 of 3 nodes"), zero->Describe());
   auto again = job.Run(options, {"wait"});
   REQUIRE_MESSAGE(again->Wait() == 121, again->Describe());
-  CheckLine(*again, "--node_rank=1 of node ", "one of its own in 0..2 (--nnodes=3)");
+  CheckLine(*again, "--node-rank=1 of node ", "one of its own in 0..2 (--nnodes=3)");
   CheckLine(*again, " is held by node ", ": each needs");
   zero->Signal(15);
   one->Signal(15);
@@ -239,7 +239,7 @@ TEST_CASE("bad input: a limit on open files that is too low ends with 120, where
     CAPTURE(limit);
     Subprocess ddprun({"/bin/sh", "-c",
                        "ulimit -n " + std::to_string(limit) +
-                           "; exec \"$0\" --standalone --nproc_per_node=2 true",
+                           "; exec \"$0\" --standalone --nproc-per-node=2 true",
                        Runfile("ddprun")});
     REQUIRE_MESSAGE(ddprun.Wait() == 120, ddprun.Describe());
     CHECK(ddprun.err().find("ddprun: error: the limit on open files is " + std::to_string(limit) +

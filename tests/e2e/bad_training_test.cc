@@ -92,7 +92,7 @@ TEST_CASE("bad training: one rank says why in one line, and ddprun's report carr
   const Inputs inputs;
   for (const Row& row : inputs.Rows()) {
     Job job;
-    Strings arguments = {"--standalone", "--nproc_per_node=1", Runfile("examples/train/train")};
+    Strings arguments = {"--standalone", "--nproc-per-node=1", Runfile("examples/train/train")};
     arguments.insert(arguments.end(), row.arguments.begin(), row.arguments.end());
     auto ddprun = job.RunRaw(arguments);
     REQUIRE_MESSAGE(ddprun->Wait() == row.exit_code, ddprun->Describe());
@@ -120,7 +120,7 @@ TEST_CASE("bad training: the report says why, whichever rank fails first") {
       Job job;
       Strings arguments = {
           "--standalone",
-          "--nproc_per_node=2",
+          "--nproc-per-node=2",
           "/bin/sh",
           "-c",
           "\"$@\"; code=$?; test $RANK = $LATE && exec \"$WAITER\" wait; exit $code",

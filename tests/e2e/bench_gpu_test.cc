@@ -46,8 +46,8 @@ TEST_CASE("bench: both ways train on GPUs as on the CPU, and their numbers mean 
   Job job;
   const std::vector<std::string> common = {"bench", "dp-ddp", "--seconds=0.1", "--output"};
   auto on_cpu = common, on_gpus = common;
-  on_cpu.insert(on_cpu.end(), {job.File("cpu.json"), "--world_sizes=1"});
-  on_gpus.insert(on_gpus.end(), {job.File("cuda.json"), "--world_sizes=1,2", "--device=cuda"});
+  on_cpu.insert(on_cpu.end(), {job.File("cpu.json"), "--world-sizes=1"});
+  on_gpus.insert(on_gpus.end(), {job.File("cuda.json"), "--world-sizes=1,2", "--device=cuda"});
   auto cpu = job.RunRaw(on_cpu);
   REQUIRE_MESSAGE(cpu->Wait(kLong) == 0, cpu->Describe());
   // As many as the largest number of ranks.
@@ -103,9 +103,9 @@ TEST_CASE("bench: without a driver, and with fewer GPUs than ranks, it says so a
   CHECK(no_driver == Contains("; --device cpu measures without\n"));
   CHECK(RefusalOf({}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "0"}})) ==
         Contains("bench: --device cuda: "));
-  CHECK(RefusalOf({"--world_sizes=2,4"}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "2"}})) ==
+  CHECK(RefusalOf({"--world-sizes=2,4"}, OnDouble({{"DDPRUN_DOUBLE_GPUS", "2"}})) ==
         "ddprun: error: bench: --device cuda: 4 ranks need a GPU each, and CUDA shows 2; ask for "
-        "fewer by --world_sizes\n");
+        "fewer by --world-sizes\n");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr std::chrono::minutes kLong{9};
 
 TEST_CASE("bench: both ways train alike, and table, JSON and page have what was measured") {
   Job job;
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--world_sizes=1,2", "--seconds=0.1", "--output",
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--world-sizes=1,2", "--seconds=0.1", "--output",
                            job.File("bench.json"), "--html", job.File("bench.html")});
   REQUIRE_MESSAGE(bench->Wait(kLong) == 0, bench->Describe());
   CHECK(job.IsGone());
@@ -68,7 +68,7 @@ TEST_CASE("bench: --json prints one object instead of the table and an old name 
   const std::string err = bench->err();
   const std::string warning =
       "ddprun: warning: --ranks is an old name: instead of bench --ranks=N,... write "
-      "bench --world_sizes=N,... (deprecated since ddprun 0.1.0)\n";
+      "bench --world-sizes=N,... (deprecated since ddprun 0.1.0)\n";
   CHECK(err.find(warning) == 0);
   CHECK(err.find("warning", warning.size()) == std::string::npos);  // no rank repeats it
 }
@@ -101,7 +101,7 @@ TEST_CASE("bench: a file that cannot be written is told before anything is measu
 TEST_CASE("bench: a rank that is killed costs its row and the later ones, and none before") {
   Job job;
   // Each measurement is half of that: enough for a test that stands still for a moment.
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--world_sizes=1,2", "--seconds=10", "--output",
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--world-sizes=1,2", "--seconds=10", "--output",
                            job.File("bench.json"), "--html", job.File("bench.html")});
   REQUIRE_MESSAGE(bench->WaitForErr("measuring 4/9", kLong), bench->Describe());
   // The first measurement in two processes.
@@ -128,7 +128,7 @@ TEST_CASE("bench: a rank that is killed costs its row and the later ones, and no
 
 TEST_CASE("bench: a signal ends it and all that it has started") {
   Job job;
-  auto bench = job.RunRaw({"bench", "dp-ddp", "--world_sizes=2", "--seconds=60"});
+  auto bench = job.RunRaw({"bench", "dp-ddp", "--world-sizes=2", "--seconds=60"});
   // The first measurement runs in a process of its own, and lasts for half a minute.
   REQUIRE_MESSAGE(Eventually([&] { return job.HasWorker(0); }), bench->Describe());
   bench->Signal(SIGTERM);

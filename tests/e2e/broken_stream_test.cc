@@ -24,12 +24,12 @@ class TwoNodes {
     const std::string up = "touch:" + job_.File("up{rank}.{restart}");
     steps.insert(steps.begin(), up);
     // The time to eviction is none of this test's business, however slow the machine is.
-    const std::string conf = "--rdzv_conf=keep_alive_interval=60,keep_alive_max_attempt=3";
-    const std::string restarts = "--max_restarts=" + max_restarts;
+    const std::string conf = "--rdzv-conf=keep_alive_interval=60,keep_alive_max_attempt=3";
+    const std::string restarts = "--max-restarts=" + max_restarts;
     host_ = job_.Run(job_.NodeOptions(2, "2", {conf, restarts}), steps);
     AwaitMissingNodes(*host_);
     // The last one wins.
-    const std::string through = "--rdzv_endpoint=127.0.0.1:" + std::to_string(proxy_.port());
+    const std::string through = "--rdzv-endpoint=127.0.0.1:" + std::to_string(proxy_.port());
     other_ = job_.Run(job_.NodeOptions(2, "2", {conf + ",is_host=0", restarts, through}), steps);
     AwaitWorkers(0);
   }

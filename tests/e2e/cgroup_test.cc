@@ -75,7 +75,7 @@ TEST_CASE("cgroup: no end of a job leaves a process without mark, or a directory
   for (const auto& row : rows) {
     CAPTURE(row.exit_code);
     Job job;
-    auto ddprun = job.RunRaw({"--nproc_per_node=1", "--no_python", WriteScript(job, row.rest)});
+    auto ddprun = job.RunRaw({"--nproc-per-node=1", "--no-python", WriteScript(job, row.rest)});
     REQUIRE_MESSAGE(job.WaitForFile("pid"), ddprun->Describe());
     const std::string cgroup = JobCgroupOf(job);
     REQUIRE_FALSE(cgroup.empty());
@@ -92,7 +92,7 @@ TEST_CASE("cgroup: a start that fails leaves no directory") {
   // The script removes itself, so that the second spawn finds nothing.
   const std::string script =
       WriteScript(job, "rm \"$0\"; touch " + job.File("removed") + "; exec sleep 1000");
-  auto ddprun = job.RunRaw({"--nproc_per_node=2", "--no_python", script},
+  auto ddprun = job.RunRaw({"--nproc-per-node=2", "--no-python", script},
                            {.env = {{kSpawnGate, job.File("removed")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 127, ddprun->Describe());
   CHECK(IsDead(job));
@@ -105,8 +105,8 @@ TEST_CASE("cgroup: a killed outer job takes the inner job's cgroup along") {
   if (const std::string why = ProvideCgroups(); !why.empty()) return SkipTest(why);
   Job job;
   auto outer =
-      job.RunRaw({"--nproc_per_node=1", "--no_python", Runfile("ddprun"), "--standalone",
-                  "--nproc_per_node=1", "--no_python", WriteScript(job, "exec sleep 1000")});
+      job.RunRaw({"--nproc-per-node=1", "--no-python", Runfile("ddprun"), "--standalone",
+                  "--nproc-per-node=1", "--no-python", WriteScript(job, "exec sleep 1000")});
   REQUIRE_MESSAGE(job.WaitForFile("pid"), outer->Describe());
   const std::string inner_cgroup = JobCgroupOf(job);
   const std::string outer_cgroup = inner_cgroup.substr(0, inner_cgroup.rfind('/'));

@@ -15,7 +15,7 @@ TEST_CASE("check: ranks with a GPU each compute there and all-reduce by NCCL") {
       std::filesystem::absolute(Runfile("tests/gpu_double/libgpu_double.so")).string();
   Job job;
   auto check = job.RunRaw(
-      {"check", "--nproc_per_node=2", "--tolerance=40"},
+      {"check", "--nproc-per-node=2", "--tolerance=40"},
       {.env = {
            {"DDPRUN_CUDA_LIB", path}, {"DDPRUN_NCCL_LIB", path}, {"CUDA_VISIBLE_DEVICES", ""}}});
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());

@@ -61,7 +61,7 @@ struct ThreeNodes {
 
 TEST_CASE("check: on one node the ranks are compared") {
   Job job;
-  auto check = job.RunRaw({"check", "--nproc_per_node=2", kTolerance});
+  auto check = job.RunRaw({"check", "--nproc-per-node=2", kTolerance});
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
   CHECK(job.IsGone());
   CHECK(check->out() == Contains("RANK  STATE  ON"));
@@ -71,7 +71,7 @@ TEST_CASE("check: on one node the ranks are compared") {
 
 TEST_CASE("check: --json has the same for programs") {
   Job job;
-  auto check = job.RunRaw({"check", "--nproc_per_node=3", "--json", kTolerance});
+  auto check = job.RunRaw({"check", "--nproc-per-node=3", "--json", kTolerance});
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
   const auto json = ParseJson(check->out());
   REQUIRE(json.has_value());
@@ -84,9 +84,9 @@ TEST_CASE("check: --json has the same for programs") {
 
 TEST_CASE("check: options of a program's job are none of it, and its variables are left alone") {
   Job job;
-  auto wrong = job.RunRaw({"check", "--max_restarts=1"});
+  auto wrong = job.RunRaw({"check", "--max-restarts=1"});
   CHECK(wrong->Wait() == 2);
-  CHECK(wrong->err() == Contains("ddprun: error: check: unknown option '--max_restarts"));
+  CHECK(wrong->err() == Contains("ddprun: error: check: unknown option '--max-restarts"));
   auto right = job.RunRaw({"check", kTolerance}, {.env = {{"PET_MAX_RESTARTS", "-1"}}});
   CHECK_MESSAGE(right->Wait() == 0, right->Describe());
 }
@@ -159,7 +159,7 @@ TEST_CASE("check: of two nodes the one whose process died is named") {
 
 TEST_CASE("--check: a node that is well says so and runs the job") {
   Job job;
-  auto one = job.Run({"--check", "--nproc_per_node=1"}, {"print:rank {rank}"});
+  auto one = job.Run({"--check", "--nproc-per-node=1"}, {"print:rank {rank}"});
   REQUIRE_MESSAGE(one->Wait() == 0, one->Describe());
   CHECK(one->out() == "rank 0\n");
   CHECK(one->err() == Contains("ddprun: check: 1 rank: it works"));
@@ -182,7 +182,7 @@ TEST_CASE("--check: a node that is not well leaves its place to a spare") {
 
 TEST_CASE("--check: a signal ends it before the job") {
   Job job(kGatedDdprun);
-  auto one = job.Run({"--check", "--nproc_per_node=2"}, {"print:started"}, {.env = With("hang")});
+  auto one = job.Run({"--check", "--nproc-per-node=2"}, {"print:started"}, {.env = With("hang")});
   REQUIRE(Eventually([&] { return job.HasWorker(1); }));
   one->Signal(SIGTERM);
   CHECK(one->Wait() == 128 + SIGTERM);

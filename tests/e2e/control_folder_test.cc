@@ -22,7 +22,7 @@ constexpr char kWarning[] = "ddprun: warning: `ddprun status` and the like do no
 // runs ddprun.
 void CheckRunsWithout(const std::string& path, const std::string& why, Strings around = {}) {
   Job job;
-  for (const char* option : {"--hang_timeout=30", "--max_restarts=1"}) {
+  for (const char* option : {"--hang-timeout=30", "--max-restarts=1"}) {
     const Strings command = {Runfile("ddprun"), option, Runfile("tests/e2e/toy_worker"),
                              "touch:" + job.File("up"), "until:" + job.File("go")};
     Strings argv = around;

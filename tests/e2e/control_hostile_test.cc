@@ -92,7 +92,7 @@ class Victim {
  public:
   explicit Victim(const Strings& steps = {})
       : ddprun_(
-            RunReporting(job_, folder_, {"--nproc_per_node=2", "--rdzv_id=digits"}, With(steps))) {
+            RunReporting(job_, folder_, {"--nproc-per-node=2", "--rdzv-id=digits"}, With(steps))) {
     StatusUntil(job_, folder_, [](const json& now) { return HaveStepped(now, 2); });
     before_ = CountDescriptors(pid());
     before_kib_ = ResidentKiB(pid());
@@ -233,7 +233,7 @@ TEST_CASE("control: a worker that writes random words over its page harms nobody
   const ControlFolder folders[2];
   std::vector<Node> nodes;
   for (const ControlFolder& folder : folders) {
-    nodes.push_back(RunReporting(job, folder, job.NodeOptions(2, "2", {"--hang_timeout=2"}),
+    nodes.push_back(RunReporting(job, folder, job.NodeOptions(2, "2", {"--hang-timeout=2"}),
                                  {"step:1", "scribble:" + job.File("go")}));
   }
   for (const ControlFolder& folder : folders) {
@@ -264,7 +264,7 @@ TEST_CASE("control: a worker that writes random words over its page harms nobody
 TEST_CASE("control: a worker cannot shrink, grow or seal its page") {
   Job job;
   const ControlFolder folder;
-  const Node ddprun = RunReporting(job, folder, {"--nproc_per_node=1"},
+  const Node ddprun = RunReporting(job, folder, {"--nproc-per-node=1"},
                                    {"step:1", "misuse", "step:2", "until:" + job.File("go")});
   StatusUntil(job, folder,
               [](const json& now) { return HaveStepped(now, 1) && RanksOf(now)[0]["step"] == 2; });
@@ -282,7 +282,7 @@ TEST_CASE("control: a worker without its page's descriptor, or with a page of ze
     const ControlFolder folder;
     Strings done = steps;
     done.back() = "until:" + job.File("go");
-    const Node ddprun = RunReporting(job, folder, {"--nproc_per_node=1"}, done);
+    const Node ddprun = RunReporting(job, folder, {"--nproc-per-node=1"}, done);
     const Told told = AskUntil(job, folder, {"status"}, Shows("(the program reports no steps)"));
     CHECK_MESSAGE(told.code == 0, told.Describe());
     job.Touch("go");
@@ -300,7 +300,7 @@ TEST_CASE("control: a worker that becomes another program reports, and is shown 
     Job job;
     const ControlFolder folder;
     const Node ddprun = RunReporting(
-        job, folder, {"--nproc_per_node=1"},
+        job, folder, {"--nproc-per-node=1"},
         {row.first, "exec:step:77|touch:" + job.File("new") + "|until:" + job.File("go")});
     REQUIRE(job.WaitForFile("new"));
     StatusUntil(job, folder, [&](const json& now) {

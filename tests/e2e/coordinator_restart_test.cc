@@ -27,14 +27,14 @@ constexpr char kBack[] = "coordinator back";
 // A coordinator and two agents of two workers each, ranks 0 and 1 on one and 2 and 3 on the other.
 class Apart {
  public:
-  // `names_run`: the coordinator is given --rdzv_id and so keeps a file; otherwise it learns all
+  // `names_run`: the coordinator is given --rdzv-id and so keeps a file; otherwise it learns all
   // from those that join.
   explicit Apart(bool names_run) : names_run_(names_run) { StartCoordinator(); }
 
   void StartCoordinator(const std::string& run = "apart") {
     std::vector<std::string> arguments = {"coordinator",
                                           "--bind=127.0.0.1:" + std::to_string(job_.port())};
-    if (names_run_) arguments.push_back("--rdzv_id=" + run);
+    if (names_run_) arguments.push_back("--rdzv-id=" + run);
     coordinator_ = job_.RunRaw(arguments);
     REQUIRE_MESSAGE(coordinator_->WaitForErr("listening on"), coordinator_->Describe());
   }
@@ -43,7 +43,7 @@ class Apart {
                   const std::string& nodes = "2") {
     steps.insert(steps.begin(), "touch:" + job_.File("up{rank}.{restart}"));
     std::vector<std::string> options = job_.NodeOptions(2, nodes, more);
-    options.push_back("--rdzv_id=apart");  // the last one wins
+    options.push_back("--rdzv-id=apart");  // the last one wins
     for (int i = 0; i < 2; ++i) nodes_.push_back(job_.Run(options, steps, {.env = kTalkative}));
   }
 
@@ -105,7 +105,7 @@ class Apart {
 
 TEST_CASE("coordinator: one that stays away ends the job with 123 after orphan_timeout") {
   Apart apart(/*names_run=*/true);
-  apart.StartNodesAndAwait({"--max_restarts=1", "--rdzv_conf=orphan_timeout=5"}, {"wait"});
+  apart.StartNodesAndAwait({"--max-restarts=1", "--rdzv-conf=orphan_timeout=5"}, {"wait"});
   apart.KillCoordinator();
   for (const size_t i : {size_t{0}, size_t{1}}) {
     REQUIRE_MESSAGE(apart.node(i).Wait() == 123, apart.Describe());
@@ -149,7 +149,7 @@ TEST_CASE("coordinator: the agents say who serves another run in its place, and 
     REQUIRE_MESSAGE(Eventually(is_told), apart.Describe());
     const std::string who =
         "serves the run \"someone-else\", not \"apart\": use another port, or, for the same job, "
-        "the same --rdzv_id; this node's workers go on without it up to ";
+        "the same --rdzv-id; this node's workers go on without it up to ";
     CHECK_MESSAGE(CountOf(apart.node(i).err(), who) == 1, apart.Describe());
   }
   CHECK_MESSAGE(apart.Pids() == pids, apart.Describe());
@@ -161,7 +161,7 @@ TEST_CASE("coordinator: the agents say who serves another run in its place, and 
 
 TEST_CASE("coordinator: a worker that fails while it is down restarts all once it is back") {
   Apart apart(/*names_run=*/true);
-  apart.StartNodesAndAwait({"--max_restarts=1"}, {"wait#0", "until:" + apart.job().File("go")});
+  apart.StartNodesAndAwait({"--max-restarts=1"}, {"wait#0", "until:" + apart.job().File("go")});
   apart.KillCoordinator();
   REQUIRE(kill(apart.job().PidOfRank(3), SIGKILL) == 0);
   REQUIRE_MESSAGE(Eventually([&] { return !apart.job().HasWorker(2); }), apart.Describe());
@@ -186,7 +186,7 @@ TEST_CASE("coordinator: a job that succeeds while it is down ends with 0 once it
 
 TEST_CASE("coordinator: a node lost while it is down is lost once it is back") {
   Apart apart(/*names_run=*/true);
-  apart.StartNodesAndAwait({"--rdzv_conf=last_call_timeout=60"},
+  apart.StartNodesAndAwait({"--rdzv-conf=last_call_timeout=60"},
                            {"until:" + apart.job().File("go")}, "1:2");
   apart.KillCoordinator();
   apart.node(0).Signal(SIGKILL);
@@ -224,9 +224,9 @@ TEST_CASE("coordinator: cut off for 30 s and healed, it finds every worker as it
   Job job;
   const Node coordinator = job.RunRaw({"coordinator", "--bind=:29400"}, {.netns = hosts->Name(3)});
   REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
-  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1",
-                                            "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
-                                            "--rdzv_endpoint=" + hosts->Address(3) + ":29400"};
+  const std::vector<std::string> options = {"--nnodes=2", "--nproc-per-node=1",
+                                            "--rdzv-id=" + job.id(), "--rdzv-backend=c10d",
+                                            "--rdzv-endpoint=" + hosts->Address(3) + ":29400"};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
   std::vector<Node> nodes;
@@ -264,9 +264,9 @@ TEST_CASE("coordinator: a stream over link-local addresses outlives the time for
   hosts->AddAddress(1, "fe80::77:1");
   hosts->AddAddress(2, "fe80::77:2");
   Job job;
-  const std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1",
-                                            "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
-                                            "--rdzv_endpoint=[fe80::77:1%eth0]:29400"};
+  const std::vector<std::string> options = {"--nnodes=2", "--nproc-per-node=1",
+                                            "--rdzv-id=" + job.id(), "--rdzv-backend=c10d",
+                                            "--rdzv-endpoint=[fe80::77:1%eth0]:29400"};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
   std::vector<Node> nodes;

@@ -36,7 +36,7 @@ TEST_CASE("coordinator: agents meet at it, and it ends with the job's exit code"
     auto coordinator = Coordinator(job);
     CHECK(coordinator->err() == "ddprun: coordinator: listening on " + job.endpoint() +
                                     " for the first run that joins; agents reach it by "
-                                    "--rdzv_endpoint=" +
+                                    "--rdzv-endpoint=" +
                                     job.endpoint() + "\n");
     const std::vector<std::string> steps = {"exit:" + std::to_string(code) + "@3"};
     auto a = job.Run(job.NodeOptions(2), steps);
@@ -98,7 +98,7 @@ TEST_CASE("coordinator: it says that workers go on without it where there are so
 
 TEST_CASE("coordinator: agents of another run are told which run it serves") {
   Job job;
-  auto coordinator = Coordinator(job, {"--rdzv_id=mine"});
+  auto coordinator = Coordinator(job, {"--rdzv-id=mine"});
   CHECK(coordinator->err() == Contains("for the run \"mine\""));
   auto other = job.Run(job.NodeOptions(1), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
@@ -110,10 +110,10 @@ TEST_CASE("coordinator: agents of another run are told which run it serves") {
 TEST_CASE("coordinator: a node of another run is named to the nodes that wait for it") {
   Job job;
   auto coordinator = Coordinator(job);
-  const std::vector<std::string> mine = job.NodeOptions(1, "2", {"--rdzv_id=mine"});
+  const std::vector<std::string> mine = job.NodeOptions(1, "2", {"--rdzv-id=mine"});
   auto waiting = job.Run(mine, {"exit:0"});
   AwaitMissingNodes(*waiting);
-  auto other = job.Run(job.NodeOptions(1, "2", {"--rdzv_id=other"}), {"wait"});
+  auto other = job.Run(job.NodeOptions(1, "2", {"--rdzv-id=other"}), {"wait"});
   REQUIRE_MESSAGE(other->Wait() == 121, other->Describe());
   CHECK(other->err() == Contains("serves the run \"mine\", not \"other\""));
   REQUIRE_MESSAGE(waiting->WaitForErr("refused: this coordinator serves the run \"mine\", not "

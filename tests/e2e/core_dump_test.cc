@@ -80,17 +80,17 @@ class OpenFolder {
 std::vector<Strings> Secrets(const Job& job) {
   const Certificate authority = MakeAuthority();
   const Certificate own = MakeServerCertificate(authority, "DNS:a");
-  return {{"--token_file=" + WriteFile(job.File("token"), kToken, 0600)},
-          {"--tls_cert=" + WriteFile(job.File("cert"), own.certificate),
-           "--tls_key=" + WriteFile(job.File("key"), own.key, 0600),
-           "--tls_ca=" + WriteFile(job.File("ca"), authority.certificate)}};
+  return {{"--token-file=" + WriteFile(job.File("token"), kToken, 0600)},
+          {"--tls-cert=" + WriteFile(job.File("cert"), own.certificate),
+           "--tls-key=" + WriteFile(job.File("key"), own.key, 0600),
+           "--tls-ca=" + WriteFile(job.File("ca"), authority.certificate)}};
 }
 
 TEST_CASE("core dumps: agent and guardian leave none, workers as many as their user wants") {
   Job job;
   for (const Strings& secret : Secrets(job)) {
-    Strings command = {Runfile("ddprun"), "--nnodes=1:2", "--rdzv_id=core",
-                       "--rdzv_conf=last_call_timeout=0", "--rdzv_endpoint=" + job.endpoint()};
+    Strings command = {Runfile("ddprun"), "--nnodes=1:2", "--rdzv-id=core",
+                       "--rdzv-conf=last_call_timeout=0", "--rdzv-endpoint=" + job.endpoint()};
     command.insert(command.end(), secret.begin(), secret.end());
     const Strings worker = {Runfile("tests/e2e/toy_worker"), "touch:" + job.File("runs"),
                             "until:" + job.File("go")};
@@ -115,8 +115,8 @@ TEST_CASE("core dumps: agent and guardian leave none, workers as many as their u
 TEST_CASE("core dumps: an agent that has etcd's password leaves none") {
   Job job;
   const Node agent = job.RunProgram(
-      Limited({Runfile("ddprun"), "--nnodes=2", "--rdzv_id=core", "--rdzv_backend=etcd",
-               "--rdzv_endpoint=127.0.0.1:1", "--rdzv_conf=user=me", "/bin/true"}),
+      Limited({Runfile("ddprun"), "--nnodes=2", "--rdzv-id=core", "--rdzv-backend=etcd",
+               "--rdzv-endpoint=127.0.0.1:1", "--rdzv-conf=user=me", "/bin/true"}),
       {.env = {{"DDPRUN_ETCD_PASSWORD", "secret"}}});
   REQUIRE_MESSAGE(agent->WaitForErr("127.0.0.1:1"), agent->Describe());
   CHECK(CoreLimit(agent->pid()) == "1");
@@ -152,13 +152,13 @@ TEST_CASE("core dumps: whatever is asked for, a token in the environment is in n
 // The shell's <(command), which gives the token when the file is there.
 TEST_CASE("core dumps: there are none from before the token is read") {
   Job job;
-  for (const std::string words : {"--nproc_per_node=1", "coordinator --bind=127.0.0.1:0",
+  for (const std::string words : {"--nproc-per-node=1", "coordinator --bind=127.0.0.1:0",
                                   "status --coordinator=127.0.0.1:1"}) {
     const std::string late = "<(until [ -e " + job.File("go") + " ]; do :; done; echo $TOKEN)";
     const Node early =
         job.RunProgram({"/bin/bash", "-c",
                         "ulimit -Sc 8; exec " + Runfile("ddprun") + " " + words +
-                            " --token_file=" + late + (words[0] == '-' ? " /bin/true" : "")},
+                            " --token-file=" + late + (words[0] == '-' ? " /bin/true" : "")},
                        {.env = {{"TOKEN", kToken}}});
     CAPTURE(words);
     CHECK_MESSAGE(Eventually([&] { return CoreLimit(early->pid()) == "1"; }), early->Describe());
@@ -184,11 +184,11 @@ TEST_CASE("core dumps: with a hard limit of 0 none is passed to a program either
       CAPTURE(has_token);
       Strings command = {
           ddprun,
-          "--nproc_per_node=1",
-          "--log_dir=" + folder + "/logs",
+          "--nproc-per-node=1",
+          "--log-dir=" + folder + "/logs",
           "--tee=3",
-          "--report_file=" + folder + "/report",
-          "--hang_timeout=600",
+          "--report-file=" + folder + "/report",
+          "--hang-timeout=600",
           "/bin/bash",
           "-c",
           "ulimit -c; until [ -e " + go + " ]; do read -t 0.01; done <> <(:); exit 0"};

@@ -115,14 +115,14 @@ TEST_CASE("descriptors: an agent that has none for its rendezvous ends with 120 
 std::unique_ptr<Subprocess> RunLimited(int limit, int taken, const std::string& options) {
   const std::string script = "for i in $(seq " + std::to_string(taken) +
                              "); do eval \"exec $((i + 9))</dev/null\"; done; " + "ulimit -n " +
-                             std::to_string(limit) + "; exec \"$0\" --standalone --no_python " +
+                             std::to_string(limit) + "; exec \"$0\" --standalone --no-python " +
                              options + " true";
   return std::make_unique<Subprocess>(
       std::vector<std::string>{"/bin/bash", "-c", script, Runfile("ddprun")});
 }
 
 TEST_CASE("descriptors: what is open already is no part of what ddprun can have") {
-  auto ddprun = RunLimited(120, 60, "--nproc_per_node=2");
+  auto ddprun = RunLimited(120, 60, "--nproc-per-node=2");
   REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
   const std::string err = ddprun->err();
   CHECK(std::count(err.begin(), err.end(), '\n') == 1);
@@ -132,7 +132,7 @@ TEST_CASE("descriptors: what is open already is no part of what ddprun can have"
 }
 
 TEST_CASE("descriptors: the number that ddprun asks for is enough") {
-  for (const std::string options : {"--nproc_per_node=40", "--nproc_per_node=40 -r 3"}) {
+  for (const std::string options : {"--nproc-per-node=40", "--nproc-per-node=40 -r 3"}) {
     CAPTURE(options);
     auto refused = RunLimited(100, 0, options);
     REQUIRE_MESSAGE(refused->Wait() == 120, refused->Describe());
@@ -147,7 +147,7 @@ TEST_CASE("descriptors: the number that ddprun asks for is enough") {
 
 TEST_CASE("descriptors: a low soft limit is raised for ddprun and not for its workers") {
   Subprocess ddprun({"/bin/bash", "-c",
-                     "ulimit -S -n 50; exec \"$0\" --standalone --no_python --nproc_per_node=2 "
+                     "ulimit -S -n 50; exec \"$0\" --standalone --no-python --nproc-per-node=2 "
                      "/bin/sh -c 'ulimit -S -n'",
                      Runfile("ddprun")});
   REQUIRE_MESSAGE(ddprun.Wait() == 0, ddprun.Describe());

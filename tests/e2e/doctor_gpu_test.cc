@@ -1,4 +1,4 @@
-// `ddprun doctor` and --nproc_per_node=gpu and auto on machines with GPUs, which the double plays.
+// `ddprun doctor` and --nproc-per-node=gpu and auto on machines with GPUs, which the double plays.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -158,7 +158,7 @@ TEST_CASE("doctor: GPUs are listed as CUDA_VISIBLE_DEVICES orders them") {
 // What rank 0 of a job with that many workers says of their number.
 std::string WorldSize(const std::string& count, const Env& env) {
   const Result result = Run(
-      {"--nproc_per_node=" + count, "/bin/sh", "-c", "test $RANK != 0 || echo $WORLD_SIZE"}, env);
+      {"--nproc-per-node=" + count, "/bin/sh", "-c", "test $RANK != 0 || echo $WORLD_SIZE"}, env);
   CHECK(result.code == 0);
   CHECK(result.err == "");
   return result.out;
@@ -178,15 +178,15 @@ TEST_CASE("nproc_per_node: gpu and auto start one worker for each visible GPU") 
 TEST_CASE("nproc_per_node: gpu with all GPUs hidden ends with 120, auto warns and takes the CPUs") {
   for (const std::string value : {"", "-1", "GPU-ffffffff"}) {
     const Env env = TwoGpus({{"CUDA_VISIBLE_DEVICES", value}});
-    Result result = Run({"--nproc_per_node=gpu", "true"}, env);
+    Result result = Run({"--nproc-per-node=gpu", "true"}, env);
     CHECK(result.code == 120);
-    CHECK(result.err == Contains("ddprun: error: --nproc_per_node 'gpu': no GPU is visible: "
+    CHECK(result.err == Contains("ddprun: error: --nproc-per-node 'gpu': no GPU is visible: "
                                  "CUDA_VISIBLE_DEVICES is '" +
                                  value + "'"));
-    result = Run({"--nproc_per_node=auto", "true"}, env);
+    result = Run({"--nproc-per-node=auto", "true"}, env);
     CHECK(result.code == 0);
     CHECK(result.err ==
-          Contains("ddprun: warning: --nproc_per_node 'auto': one worker for each of "));
+          Contains("ddprun: warning: --nproc-per-node 'auto': one worker for each of "));
   }
 }
 
@@ -207,20 +207,20 @@ std::string DevicesOf(std::vector<std::string> options, const Env& env) {
 
 TEST_CASE("nproc_per_node: gpu:1,3 starts one worker on each of these") {
   const Env five = TwoGpus({{"DDPRUN_DOUBLE_GPUS", "5"}});
-  CHECK(DevicesOf({"--nproc_per_node=gpu:3,1"}, five) == "0 0 3,1; 1 1 3,1; ");
-  CHECK(DevicesOf({"--nproc_per_node=gpu:3,1", "--virtual_local_rank"}, five) == "0 0 3; 1 0 1; ");
-  CHECK(DevicesOf({"--nproc_per_node=gpu:1"},
+  CHECK(DevicesOf({"--nproc-per-node=gpu:3,1"}, five) == "0 0 3,1; 1 1 3,1; ");
+  CHECK(DevicesOf({"--nproc-per-node=gpu:3,1", "--virtual-local-rank"}, five) == "0 0 3; 1 0 1; ");
+  CHECK(DevicesOf({"--nproc-per-node=gpu:1"},
                   TwoGpus({{"CUDA_VISIBLE_DEVICES", "GPU-a1,GPU-a0"}})) == "0 0 GPU-a0; ");
-  const Result result = Run({"--nproc_per_node=gpu:0,2", "true"}, TwoGpus());
+  const Result result = Run({"--nproc-per-node=gpu:0,2", "true"}, TwoGpus());
   CHECK(result.code == 120);
   CHECK(result.err ==
         Contains(
-            "ddprun: error: --nproc_per_node 'gpu:0,2': there is no GPU 2: 2 are visible, and they "
+            "ddprun: error: --nproc-per-node 'gpu:0,2': there is no GPU 2: 2 are visible, and they "
             "count from 0\n"));
 }
 
 TEST_CASE("nproc_per_node: a local rank beyond the GPUs is warned of") {
-  const Result result = Run({"--nproc_per_node=gpu", "--tee=2:3", "true"}, TwoGpus());
+  const Result result = Run({"--nproc-per-node=gpu", "--tee=2:3", "true"}, TwoGpus());
   CHECK(result.code == 0);
   CHECK(result.err ==
         Contains("ddprun: warning: --tee: no worker here has local rank 2; they are 0 to 1\n"));
@@ -228,7 +228,7 @@ TEST_CASE("nproc_per_node: a local rank beyond the GPUs is warned of") {
 
 TEST_CASE("nproc_per_node: the launcher that counted the GPUs has not opened the driver itself") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=gpu"}, {"touch:" + job.File("up"), "wait"},
+  auto ddprun = job.Run({"--nproc-per-node=gpu"}, {"touch:" + job.File("up"), "wait"},
                         {.env = {{"DDPRUN_CUDA_LIB", Double()}, {"DDPRUN_DOUBLE_GPUS", "2"}}});
   REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
   const std::string maps = ReadFile("/proc/" + std::to_string(ddprun->pid()) + "/maps");

@@ -1,4 +1,4 @@
-// `ddprun doctor` and --nproc_per_node=gpu and auto, on a machine without a GPU and with drivers
+// `ddprun doctor` and --nproc-per-node=gpu and auto, on a machine without a GPU and with drivers
 // that are in trouble. A driver is a library named by DDPRUN_CUDA_LIB, so none of this needs one.
 #include <algorithm>
 #include <filesystem>
@@ -161,32 +161,32 @@ TEST_CASE("doctor: output that cannot be written ends with 120") {
 TEST_CASE("nproc_per_node: gpu without a GPU ends with 120 before anything starts") {
   const std::string toy = Runfile("tests/e2e/toy_worker");
   std::string out;
-  const std::string err = ErrorLine({"--nproc_per_node=gpu", toy}, Bare(), 120, &out);
+  const std::string err = ErrorLine({"--nproc-per-node=gpu", toy}, Bare(), 120, &out);
   CHECK(err ==
-        Contains("--nproc_per_node 'gpu': CUDA driver: DDPRUN_CUDA_LIB: /no/such/libcuda.so.1"));
+        Contains("--nproc-per-node 'gpu': CUDA driver: DDPRUN_CUDA_LIB: /no/such/libcuda.so.1"));
   CHECK(err == Contains("; or give a number, or cpu ("));
   CHECK(out.empty());
   Env env = Bare({{"PET_NPROC_PER_NODE", "gpu"}});
   CHECK(ErrorLine({toy}, env, 120) == Contains("PET_NPROC_PER_NODE 'gpu': "));
-  CHECK(ErrorLine({"--nproc_per_node=gpu", toy}, OddDriver("crash"), 120) ==
+  CHECK(ErrorLine({"--nproc-per-node=gpu", toy}, OddDriver("crash"), 120) ==
         Contains("the NVIDIA driver (opening its library) ended the process that asked it"));
 }
 
 TEST_CASE("nproc_per_node: what is wrong besides is found before the driver is asked") {
   // This driver would take ten seconds to be given up.
   const std::string toy = Runfile("tests/e2e/toy_worker");
-  CHECK(ErrorLine({"--nproc_per_node=gpu", "--nnodes=0", toy}, OddDriver("hang"), 2) ==
+  CHECK(ErrorLine({"--nproc-per-node=gpu", "--nnodes=0", toy}, OddDriver("hang"), 2) ==
         Contains("--nnodes '0': "));
-  CHECK(ErrorLine({"--nproc_per_node=gpu", "./no-such"}, OddDriver("hang"), 127) ==
+  CHECK(ErrorLine({"--nproc-per-node=gpu", "./no-such"}, OddDriver("hang"), 127) ==
         Contains("'./no-such'"));
-  CHECK(ErrorLine({"--nproc_per_node=2", "./no-such"}, OddDriver("hang"), 127) ==
+  CHECK(ErrorLine({"--nproc-per-node=2", "./no-such"}, OddDriver("hang"), 127) ==
         Contains("'./no-such'"));
 }
 
 TEST_CASE("nproc_per_node: auto without a GPU starts one worker for each CPU, as cpu does") {
   const auto ranks = [](const std::string& count) {
     Job job;
-    auto ddprun = job.RunRaw({"--nproc_per_node=" + count, "/bin/sh", "-c", "echo $WORLD_SIZE"},
+    auto ddprun = job.RunRaw({"--nproc-per-node=" + count, "/bin/sh", "-c", "echo $WORLD_SIZE"},
                              {.env = Bare({{"OMP_NUM_THREADS", "1"}})});
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
     CHECK(ddprun->err() == "");
@@ -198,10 +198,10 @@ TEST_CASE("nproc_per_node: auto without a GPU starts one worker for each CPU, as
 
 TEST_CASE("nproc_per_node: auto with a driver in trouble says why it is the CPUs") {
   Job job;
-  auto ddprun = job.RunRaw({"--nproc_per_node=auto", "true"}, {.env = OddDriver("crash")});
+  auto ddprun = job.RunRaw({"--nproc-per-node=auto", "true"}, {.env = OddDriver("crash")});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->err() ==
-        Contains("ddprun: warning: --nproc_per_node 'auto': one worker for each of "));
+        Contains("ddprun: warning: --nproc-per-node 'auto': one worker for each of "));
   CHECK(ddprun->err() == Contains("ended the process that asked it"));
 }
 

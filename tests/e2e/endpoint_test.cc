@@ -17,7 +17,7 @@ using Node = std::unique_ptr<Subprocess>;
 
 // The options of an agent that leaves hosting to the other one.
 std::vector<std::string> ClientOptions(Job& job, int workers = 1) {
-  return job.NodeOptions(workers, "2", {"--rdzv_conf=is_host=0"});
+  return job.NodeOptions(workers, "2", {"--rdzv-conf=is_host=0"});
 }
 
 void CheckBothEndWith(int exit_code, const Node& a, const Node& b) {
@@ -88,7 +88,7 @@ TEST_CASE("endpoint: of two agents that start at the same instant one hosts, eve
 
 TEST_CASE("endpoint: when the host gives up, those that wait with it end too, and say why") {
   Job job;
-  const std::string timeout = "--rdzv_conf=join_timeout=12";
+  const std::string timeout = "--rdzv-conf=join_timeout=12";
   const Node host = job.Run(job.NodeOptions(1, "3", {timeout}), {"wait"});
   const Node client = job.Run(job.NodeOptions(1, "3", {timeout + ",is_host=0"}), {"wait"});
   AwaitMissingNodes(*host);
@@ -113,9 +113,9 @@ TEST_CASE("endpoint: nothing of gRPC's reaches stderr, whatever breaks and howev
   const Subprocess::Options how = {.env = {{"GRPC_VERBOSITY", "DEBUG"}, {"GRPC_TRACE", "all"}}};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"), "wait"};
   std::vector<std::string> options = ClientOptions(job);
-  options.push_back("--max_restarts=1");
+  options.push_back("--max-restarts=1");
   const Node client = job.Run(options, steps, how);
-  const Node host = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps, how);
+  const Node host = job.Run(job.NodeOptions(1, "2", {"--max-restarts=1"}), steps, how);
   REQUIRE_MESSAGE(job.WaitForFile("up0"), host->Describe());
   REQUIRE_MESSAGE(job.WaitForFile("up1"), client->Describe());
   const auto port = static_cast<uint16_t>(job.port());

@@ -1,4 +1,4 @@
-// --rdzv_backend=etcd while a part of etcd is cut off from the rest and the agents keep their
+// --rdzv-backend=etcd while a part of etcd is cut off from the rest and the agents keep their
 // network.
 #include <signal.h>
 
@@ -37,7 +37,7 @@ struct Apart {
     }
     for (int host = 4; host <= 5; ++host) {
       job.StartNode("2",
-                    {"--max_restarts=1", "--rdzv_endpoint=" + endpoints, "--rdzv_conf=" + conf},
+                    {"--max-restarts=1", "--rdzv-endpoint=" + endpoints, "--rdzv-conf=" + conf},
                     {.netns = hosts.Name(host)});
     }
     job.AwaitWorkers(0, 2);
@@ -119,12 +119,12 @@ TEST_CASE("etcd: an agent that reaches only a member that is cut off says so, an
   const std::string reason = "last try: etcd at " + on.etcd.endpoint(0) +
                              ": it hears of no leader: it is cut off from most members, or they "
                              "elect one (etcdserver: no leader)";
-  job.StartNode("1", {"--rdzv_conf=join_timeout=10"}, {.netns = hosts->Name(1)});
+  job.StartNode("1", {"--rdzv-conf=join_timeout=10"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
   CHECK_MESSAGE(job.node(0).err() ==
                     Contains(" within 10 s; see that it runs and answers this node; " + reason),
                 job.Describe());
-  job.StartNode("1", {"--rdzv_conf=join_timeout=60"}, {.netns = hosts->Name(1)});
+  job.StartNode("1", {"--rdzv-conf=join_timeout=60"}, {.netns = hosts->Name(1)});
   CHECK_MESSAGE(job.node(1).WaitForErr(reason), job.Describe());
   hosts->SetLink(1, true);
   job.AwaitWorkers(0, 1);

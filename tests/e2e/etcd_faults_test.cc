@@ -1,4 +1,4 @@
-// --rdzv_backend=etcd while etcd itself, the network or whole nodes fail.
+// --rdzv-backend=etcd while etcd itself, the network or whole nodes fail.
 #include <signal.h>
 
 #include <memory>
@@ -50,7 +50,7 @@ TEST_CASE("etcd: all of it stands still: workers go on, and with it the job") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd;
   EtcdJob job(etcd, "away");
-  job.StartNodes(2, "2", {"--max_restarts=1"});
+  job.StartNodes(2, "2", {"--max-restarts=1"});
   job.AwaitWorkers(0, 2);
   const std::vector<int> pids = job.Pids(2);
   const size_t leader = job.Leading();
@@ -146,7 +146,7 @@ struct Hosted {
               .addresses = {hosts.Address(1), hosts.Address(2), hosts.Address(3)}}),
         job(etcd, run) {
     for (int i = 1; i <= 3; ++i) {
-      job.StartNode("2:3", {"--max_restarts=1", "--rdzv_conf=last_call_timeout=60"},
+      job.StartNode("2:3", {"--max-restarts=1", "--rdzv-conf=last_call_timeout=60"},
                     {.netns = hosts.Name(i)});
     }
     job.AwaitWorkers(0, 3);

@@ -1,4 +1,4 @@
-// --rdzv_backend=etcd: what etcd asks for and refuses, and what is not etcd.
+// --rdzv-backend=etcd: what etcd asks for and refuses, and what is not etcd.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -46,7 +46,7 @@ void ExpectRefused(EtcdJob& job, const std::vector<std::string>& more, const std
 }
 
 // Long enough for what the first try says, on a machine that stands still for a moment.
-constexpr char kLimit[] = "--rdzv_conf=join_timeout=10";
+constexpr char kLimit[] = "--rdzv-conf=join_timeout=10";
 
 TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
@@ -56,23 +56,23 @@ TEST_CASE("etcd: what is not there, or is no etcd, is said with 121") {
   const std::string closed = "127.0.0.1:" + std::to_string(nobody.port());
   const rendezvous::ForeignServer web("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
   Refusals refusals(job);
-  refusals.Expect({"--rdzv_endpoint=" + closed, kLimit},
+  refusals.Expect({"--rdzv-endpoint=" + closed, kLimit},
                   "etcd at " + closed +
                       " did not say whose coordinator leads within 10 s; see that it runs and "
                       "answers this node; last try: etcd at " +
                       closed + ": Connection refused");
-  refusals.Expect({"--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port()), kLimit},
+  refusals.Expect({"--rdzv-endpoint=127.0.0.1:" + std::to_string(web.port()), kLimit},
                   "expected etcd 3's client port");
-  refusals.Expect({"--rdzv_endpoint=no-such-host.invalid", kLimit},
+  refusals.Expect({"--rdzv-endpoint=no-such-host.invalid", kLimit},
                   "cannot resolve \"no-such-host.invalid\"");
   refusals.Expect(
-      {"--rdzv_conf=protocol=https,cacert=/no/such/file"},
-      "--rdzv_conf cacert, for TLS with etcd: /no/such/file: No such file or directory");
+      {"--rdzv-conf=protocol=https,cacert=/no/such/file"},
+      "--rdzv-conf cacert, for TLS with etcd: /no/such/file: No such file or directory");
   // At once, within a join_timeout of ten minutes.
-  refusals.Expect({"--rdzv_conf=protocol=https"},
+  refusals.Expect({"--rdzv-conf=protocol=https"},
                   "etcd at " + etcd.endpoints() + ": it speaks without TLS alone");
   refusals.Expect({std::string(kLimit) + ",protocol=https",
-                   "--rdzv_endpoint=127.0.0.1:" + std::to_string(web.port())},
+                   "--rdzv-endpoint=127.0.0.1:" + std::to_string(web.port())},
                   "it does not answer in TLS: does it have any?");
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("etcd: keys that hold what ddprun has not written are named, and left 
   ExpectRefused(job, {},
                 "the key \"/ddprun/foreign/leader\" in etcd at " + etcd.endpoints() +
                     " holds what ddprun has not written, or a later one has: remove it, or choose "
-                    "another --rdzv_id");
+                    "another --rdzv-id");
   CHECK(job.Keys() == "/ddprun/foreign/leader\nsomebody's\n");
   etcd.Ctl({"del", "/ddprun/foreign/leader"});
   etcd.Ctl({"put", "/ddprun/foreign/job", "somebody's"});
@@ -172,7 +172,7 @@ TEST_CASE("etcd: where it asks for a certificate of ours a job shows one, and is
   job.Finish();
   job.CheckAllEndWith(0);
   const std::string warning =
-      "warning: --rdzv_conf key=" + key + ": its mode is 644, so others may ";
+      "warning: --rdzv-conf key=" + key + ": its mode is 644, so others may ";
   CHECK(job.Count(0, warning) == 1);
   REQUIRE(chmod(key.c_str(), 0600) == 0);
   EtcdJob kept(etcd, "kept");
@@ -191,7 +191,7 @@ TEST_CASE("etcd: users and certificates that are not right are named") {
   EtcdJob job(with.etcd, "refused");
   Refusals refusals(job);
   refusals.Expect(with.As("trainer"), "refuses the user \"trainer\" or its password", "wrong");
-  refusals.Expect(with.As(""), "asks who we are: expected --rdzv_conf user=NAME");
+  refusals.Expect(with.As(""), "asks who we are: expected --rdzv-conf user=NAME");
   refusals.Expect(with.As("reader"),
                   "allows the user \"reader\" no reading and writing of keys under \"/ddprun/\"",
                   "reader-word");
@@ -205,7 +205,7 @@ TEST_CASE("etcd: users and certificates that are not right are named") {
   const std::string key = WriteFile(with.dir.File("other.key"), MakeAuthority().key);
   refusals.Expect(
       {with.As("").front() + ",cert=" + with.cert + ",key=" + key},
-      "--rdzv_conf cert and key, for TLS with etcd: " + key + ": it is not the key of the");
+      "--rdzv-conf cert and key, for TLS with etcd: " + key + ": it is not the key of the");
 }
 
 }  // namespace

@@ -15,9 +15,9 @@ constexpr char kHosts[] = "coordinator hosted here";
 }  // namespace
 
 std::vector<std::string> EtcdJob::Options(const std::string& nodes, std::vector<std::string> more) {
-  std::vector<std::string> options = {"--nnodes=" + nodes, "--nproc_per_node=1",
-                                      "--rdzv_id=" + run_, "--rdzv_backend=etcd",
-                                      "--rdzv_endpoint=" + etcd_.endpoints()};
+  std::vector<std::string> options = {"--nnodes=" + nodes, "--nproc-per-node=1",
+                                      "--rdzv-id=" + run_, "--rdzv-backend=etcd",
+                                      "--rdzv-endpoint=" + etcd_.endpoints()};
   options.insert(options.end(), more.begin(), more.end());
   return options;
 }

@@ -1,4 +1,4 @@
-// --rdzv_backend=etcd with a real etcd: jobs form, and another agent takes over.
+// --rdzv-backend=etcd with a real etcd: jobs form, and another agent takes over.
 #include <signal.h>
 
 #include <sstream>
@@ -52,7 +52,7 @@ TEST_CASE("etcd: a failed worker restarts the job, and its code ends it, as ever
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd({.members = 1});
   EtcdJob job(etcd, "fails");
-  job.StartNodes(2, "2", {"--max_restarts=1"});
+  job.StartNodes(2, "2", {"--max-restarts=1"});
   job.AwaitWorkers(0, 2);
   kill(job.job().PidOfRank(1), SIGKILL);
   job.AwaitWorkers(1, 2);
@@ -65,7 +65,7 @@ TEST_CASE("etcd: the hosting agent is killed: another takes over, and goes on wi
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd;
   EtcdJob job(etcd, "killed");
-  job.StartNodes(3, "2:3", {"--max_restarts=3", "--rdzv_conf=last_call_timeout=60"});
+  job.StartNodes(3, "2:3", {"--max-restarts=3", "--rdzv-conf=last_call_timeout=60"});
   job.AwaitWorkers(0, 3);
   const size_t leader = job.Leading();
   job.Kill(leader);
@@ -85,7 +85,7 @@ TEST_CASE("etcd: losses of hosting agents' nodes are counted once each, by whoev
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd({.members = 1});
   EtcdJob job(etcd, "losses");
-  job.StartNodes(3, "1:3", {"--max_node_losses=1", "--rdzv_conf=last_call_timeout=60"});
+  job.StartNodes(3, "1:3", {"--max-node-losses=1", "--rdzv-conf=last_call_timeout=60"});
   job.AwaitWorkers(0, 3);
   job.Kill(job.Leading());
   for (size_t i = 0; i < job.size(); ++i) {
@@ -97,7 +97,7 @@ TEST_CASE("etcd: losses of hosting agents' nodes are counted once each, by whoev
       job.Keys());
   job.Kill(job.Leading());
   REQUIRE_MESSAGE(job.node(0).Wait() == 121, job.Describe());
-  CHECK_MESSAGE(job.node(0).err() == Contains("(--max_node_losses=1"), job.Describe());
+  CHECK_MESSAGE(job.node(0).err() == Contains("(--max-node-losses=1"), job.Describe());
   CHECK(job.Keys() == "");
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("etcd: an agent that leads a second time does not say again whom it tr
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd({.members = 1});
   EtcdJob job(etcd, "again");
-  job.StartNode("1:2", {"--rdzv_conf=last_call_timeout=1"});
+  job.StartNode("1:2", {"--rdzv-conf=last_call_timeout=1"});
   job.AwaitWorkers(0, 1);
   // With its lease it loses its place, and takes it once more.
   std::stringstream leases(etcd.Ctl({"lease", "list"}));
@@ -122,7 +122,7 @@ TEST_CASE("etcd: of a job whose agents were all killed nothing is left when its 
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd;
   EtcdJob job(etcd, "gone");
-  job.StartNodes(2, "2", {"--rdzv_conf=join_timeout=15"});
+  job.StartNodes(2, "2", {"--rdzv-conf=join_timeout=15"});
   job.AwaitWorkers(0, 2);
   REQUIRE(Eventually([&] { return job.Keys().find("/ddprun/gone/job\n") != std::string::npos; }));
   // Both at once: none takes over.
@@ -137,7 +137,7 @@ TEST_CASE(
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd;
   EtcdJob job(etcd, "leaves");
-  job.StartNodes(3, "2:3", {"--max_restarts=3", "--rdzv_conf=last_call_timeout=60"});
+  job.StartNodes(3, "2:3", {"--max-restarts=3", "--rdzv-conf=last_call_timeout=60"});
   job.AwaitWorkers(0, 3);
   const size_t leader = job.Leading();
   job.node(leader).Signal(SIGTERM);

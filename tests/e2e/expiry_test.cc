@@ -36,10 +36,10 @@ class Expiring {
     const Certificate own =
         MakeServerCertificate(authority_, "DNS:" + name, -kAge, host == 2 ? kHour : 24 * kHour);
     for (const std::string& option :
-         {std::string("--nproc_per_node=1"), "--rdzv_id=" + job.id(),
-          "--rdzv_endpoint=" + hosts_.Address(1) + ":29400",
-          "--tls_cert=" + WriteFile(job.File(name), own.certificate),
-          "--tls_key=" + WriteFile(job.File(name + ".key"), own.key, 0600), "--tls_ca=" + ca_}) {
+         {std::string("--nproc-per-node=1"), "--rdzv-id=" + job.id(),
+          "--rdzv-endpoint=" + hosts_.Address(1) + ":29400",
+          "--tls-cert=" + WriteFile(job.File(name), own.certificate),
+          "--tls-key=" + WriteFile(job.File(name + ".key"), own.key, 0600), "--tls-ca=" + ca_}) {
       options.push_back(option);
     }
     return job.Run(options, steps, {.env = clock_.env(), .netns = hosts_.Name(host)});
@@ -77,7 +77,7 @@ TEST_CASE(
   const auto hosts = Hosts::Make(2, &why);
   if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
   Expiring on(*hosts);
-  const Strings options = {"--nnodes=1:2", "--max_restarts=1", "--rdzv_conf=last_call_timeout=60"};
+  const Strings options = {"--nnodes=1:2", "--max-restarts=1", "--rdzv-conf=last_call_timeout=60"};
   const Strings steps = {"touch:" + on.job.File("up{rank}.{restart}"),
                          "until:" + on.job.File("fail"), "exit:3@0#0",
                          "until:" + on.job.File("go")};
@@ -141,7 +141,7 @@ TEST_CASE("expiry: a node with workers that comes back with an expired certifica
   if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
   Expiring on(*hosts);
   const Strings options = {"--nnodes=2",
-                           "--rdzv_conf=keep_alive_interval=60,keep_alive_max_attempt=3"};
+                           "--rdzv-conf=keep_alive_interval=60,keep_alive_max_attempt=3"};
   const Strings steps = {"touch:" + on.job.File("up{rank}"), "until:" + on.job.File("go")};
   const Node a = on.Start(1, options, steps), b = on.Start(2, options, steps);
   for (const char* up : {"up0", "up1"}) {

@@ -16,7 +16,7 @@ namespace {
 
 std::vector<std::string> Leaving(const Job& job, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
-                   {"--standalone", "--nproc_per_node=4", "--report_file=" + job.File("report"),
+                   {"--standalone", "--nproc-per-node=4", "--report-file=" + job.File("report"),
                     Runfile("tests/e2e/leaving_worker")});
   return arguments;
 }
@@ -72,7 +72,7 @@ TEST_CASE("first failure: a rank that has raised is blamed before peers that los
     CAPTURE(std::string(way));
     Job job;
     auto ddprun =
-        job.RunRaw({"--standalone", "--nproc_per_node=3", "--report_file=" + job.File("report"),
+        job.RunRaw({"--standalone", "--nproc-per-node=3", "--report-file=" + job.File("report"),
                     "/bin/sh", "-c", kLosingPeers, "sh", job.File(""), way});
     CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
     const auto report = ParseJson(ReadFile(job.File("report")));
@@ -103,7 +103,7 @@ TEST_CASE(
   Job job;
   const auto run = [&](const std::string& report) {
     std::vector<std::string> arguments =
-        job.NodeOptions(1, "2", {"--report_file=" + job.File(report)});
+        job.NodeOptions(1, "2", {"--report-file=" + job.File(report)});
     for (const char* word : {"/bin/sh", "-c", kAbortingNode, "sh"}) {
       arguments.push_back(word);
     }

@@ -21,7 +21,7 @@ std::map<std::string, std::string> OnDouble(std::map<std::string, std::string> m
 
 std::vector<std::string> Worker(const std::string& ranks, std::vector<std::string> options,
                                 const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {"--standalone", "--nproc_per_node=" + ranks};
+  std::vector<std::string> all = {"--standalone", "--nproc-per-node=" + ranks};
   all.insert(all.end(), options.begin(), options.end());
   all.push_back(Runfile("tests/e2e/gpu_worker"));
   all.insert(all.end(), arguments.begin(), arguments.end());
@@ -45,7 +45,7 @@ TEST_CASE("gpu: ranks under ddprun train alike, each on a GPU of its own") {
 
 TEST_CASE("gpu: ranks that each see one GPU as number 0 train alike") {
   Job job;
-  auto ddprun = job.RunRaw(Worker("2", {"--virtual_local_rank"}, {"40"}), {.env = OnDouble()});
+  auto ddprun = job.RunRaw(Worker("2", {"--virtual-local-rank"}, {"40"}), {.env = OnDouble()});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   for (const std::string rank : {"0", "1"}) {
     const std::string line = "rank " + rank + " learned 1.500, restarts 0, cuda, nccl 2.28.7: " +
@@ -57,7 +57,7 @@ TEST_CASE("gpu: ranks that each see one GPU as number 0 train alike") {
 TEST_CASE("gpu: a killed rank is replaced with the whole group") {
   Job job;
   auto ddprun =
-      job.RunRaw(Worker("4", {"--max_restarts=1"}, {"40", "die", "5", "60"}), {.env = OnDouble()});
+      job.RunRaw(Worker("4", {"--max-restarts=1"}, {"40", "die", "5", "60"}), {.env = OnDouble()});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == Contains("rank 3 learned 2.500, restarts 1"));
 }

@@ -20,7 +20,7 @@ int WaitingSeconds(const json& job) {
 }
 
 // Ranks that start one after the other, or stand still for a moment, do not hang yet.
-constexpr char kHangTimeout[] = "--hang_timeout=10";
+constexpr char kHangTimeout[] = "--hang-timeout=10";
 
 // Rank 1 comes to operation 2 of the group when it is let, and the others wait in it.
 Strings LateRank(const Job& job, const Strings& late) {
@@ -36,7 +36,7 @@ TEST_CASE("hang: the rank that does not come is named once, status says 1, and i
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=3", kHangTimeout}, LateRank(job, {}));
+      RunReporting(job, folder, {"--nproc-per-node=3", kHangTimeout}, LateRank(job, {}));
   const json seen =
       StatusUntil(job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"hang"}; });
   CHECK(seen["is_healthy"] == false);
@@ -68,7 +68,7 @@ TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and
   std::unique_ptr<Subprocess> ddpruns[2];
   // Side by side, as both only wait.
   for (size_t i = 0; i < 2; ++i) {
-    ddpruns[i] = RunReporting(jobs[i], folders[i], {"--nproc_per_node=3", kHangTimeout},
+    ddpruns[i] = RunReporting(jobs[i], folders[i], {"--nproc-per-node=3", kHangTimeout},
                               LateRank(jobs[i], {std::string("phase:") + rows[i].first}));
   }
   for (size_t i = 0; i < 2; ++i) {
@@ -91,7 +91,7 @@ TEST_CASE("hang: a rank that evaluates or writes a checkpoint is waited for, and
 // All of three ranks come to operation 2 of the group, which does not end before `go`.
 std::unique_ptr<Subprocess> RunRestarting(Job& job, const ControlFolder& folder) {
   return RunReporting(
-      job, folder, {"--nproc_per_node=3", kHangTimeout, "--on_hang=restart", "--max_restarts=1"},
+      job, folder, {"--nproc-per-node=3", kHangTimeout, "--on-hang=restart", "--max-restarts=1"},
       {"open:dp", "call:1", "done:1", "step:1", "call:2", "until:" + job.File("go"), "done:2"});
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("hang: with --hang_timeout=0 nothing is said, and what is waited for i
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=3", "--hang_timeout=0"}, LateRank(job, {}));
+      RunReporting(job, folder, {"--nproc-per-node=3", "--hang-timeout=0"}, LateRank(job, {}));
   const json seen =
       StatusUntil(job, folder, [](const json& now) { return WaitingSeconds(now) >= 4; });
   CHECK(seen["is_healthy"] == true);
@@ -144,7 +144,7 @@ TEST_CASE("hang: steps that do not end are told of once, and that they go on") {
   const ControlFolder folder;
   const auto ddprun = RunReporting(
       job, folder,
-      {"--nproc_per_node=2", kHangTimeout, "--on_hang=dump", "--log_dir=" + job.File("logs")},
+      {"--nproc-per-node=2", kHangTimeout, "--on-hang=dump", "--log-dir=" + job.File("logs")},
       {"step:41", "step:42", "until:" + job.File("come"), "steps:" + job.File("go")});
   const json seen = StatusUntil(
       job, folder, [](const json& now) { return ProblemsOf(now) == Strings{"no_progress"}; });

@@ -38,7 +38,7 @@ TEST_CASE("hang: PyTorch's flight recorder names the rank that does not come") {
   const ControlFolder folder;
   std::ofstream(job.File("program.py")) << kProgram;
   const auto ddprun = job.RunRaw(
-      {"--nproc_per_node=3", "--hang_timeout=10", job.File("program.py"), job.File("come")},
+      {"--nproc-per-node=3", "--hang-timeout=10", job.File("program.py"), job.File("come")},
       folder.Here({.env = {{"PYTHON_EXEC", torch.python},
                            {"PYTHONWARNINGS", "ignore"},
                            {"DDPRUN_WORKER_SERVER", "1"}}}));

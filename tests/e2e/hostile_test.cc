@@ -146,7 +146,7 @@ TEST_CASE("hostile: thousands of silent connections that come again keep no node
   std::vector<std::string> more;
   SUBCASE("plain") {}
   SUBCASE("with a token") {
-    more = {"--token_file=" + WriteFile(job.File("token"), std::string(32, 'b') + "\n", 0600)};
+    more = {"--token-file=" + WriteFile(job.File("token"), std::string(32, 'b') + "\n", 0600)};
   }
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};

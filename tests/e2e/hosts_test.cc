@@ -14,9 +14,9 @@ using Node = std::unique_ptr<Subprocess>;
 
 std::vector<std::string> Options(const std::string& endpoint_host, std::vector<std::string> more,
                                  const std::string& nodes = "2") {
-  std::vector<std::string> options = {"--nnodes=" + nodes, "--nproc_per_node=1", "--rdzv_id=hosts",
-                                      "--rdzv_backend=c10d",
-                                      "--rdzv_endpoint=" + endpoint_host + ":29400"};
+  std::vector<std::string> options = {"--nnodes=" + nodes, "--nproc-per-node=1", "--rdzv-id=hosts",
+                                      "--rdzv-backend=c10d",
+                                      "--rdzv-endpoint=" + endpoint_host + ":29400"};
   options.insert(options.end(), more.begin(), more.end());
   return options;
 }
@@ -53,7 +53,7 @@ TEST_CASE("hosts: --local_addr is what others are told instead") {
   const std::string other = "10.77.0.201";
   hosts->AddAddress(1, other);
   Job job;
-  const Node a = job.Run(Options(hosts->Address(1), {"--local_addr=" + other}), kSteps,
+  const Node a = job.Run(Options(hosts->Address(1), {"--local-addr=" + other}), kSteps,
                          {.netns = hosts->Name(1)});
   const Node b = job.Run(Options(hosts->Address(1), {}), kSteps, {.netns = hosts->Name(2)});
   CheckOutputs(other, a, b);
@@ -76,7 +76,7 @@ TEST_CASE("hosts: a loopback --local_addr is not sent to another host") {
   const auto hosts = Hosts::Make(2, &why);
   if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
   Job job;
-  const Node a = job.Run(Options(hosts->Address(1), {"--local_addr=127.0.0.1"}), kSteps,
+  const Node a = job.Run(Options(hosts->Address(1), {"--local-addr=127.0.0.1"}), kSteps,
                          {.netns = hosts->Name(1)});
   const Node b = job.Run(Options(hosts->Address(1), {}), kSteps, {.netns = hosts->Name(2)});
   CheckOutputs(hosts->Address(1), a, b);

@@ -46,7 +46,7 @@ class Gate {
 TEST_CASE("hung files: a start waits for the logs' folder, says for which, and goes on with it") {
   Job job(kGatedDdprun);
   Gate gate(job, "logs");
-  const auto ddprun = job.Run({"--log_dir=" + job.File("logs"), "-r3"},
+  const auto ddprun = job.Run({"--log-dir=" + job.File("logs"), "-r3"},
                               {"touch:" + job.File("up"), "exit:0"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->WaitForErr(": the file system does not answer"), ddprun->Describe());
   CHECK(ddprun->err() == Contains("ddprun: waiting for "));
@@ -62,8 +62,8 @@ TEST_CASE("hung files: workers are asked to stop also where a node joined while 
   Gate gate(job, "logs");
   const Strings options =
       job.NodeOptions(1, "1:2",
-                      {"--rdzv_conf=last_call_timeout=0", "--preempt_signal=USR1",
-                       "--requeue_code=99", "--log_dir=" + job.File("logs")});
+                      {"--rdzv-conf=last_call_timeout=0", "--preempt-signal=USR1",
+                       "--requeue-code=99", "--log-dir=" + job.File("logs")});
   const Strings steps = {"touch:" + job.File("up{rank}"), "asked"};
   auto env = gate.env();
   env["DDPRUN_LOG_LEVEL"] = "debug";
@@ -86,7 +86,7 @@ TEST_CASE("hung files: a signal ends the wait for the logs' folder, any number o
     Job job(kGatedDdprun);
     Gate gate(job, "logs");
     const auto ddprun =
-        job.Run({"--log_dir=" + job.File("logs"), "-r3"}, {"touch:" + job.File("up"), "wait"},
+        job.Run({"--log-dir=" + job.File("logs"), "-r3"}, {"touch:" + job.File("up"), "wait"},
                 {.env = {{"DDPRUN_LOG_LEVEL", "debug"}, *gate.env().begin()}});
     REQUIRE_MESSAGE(ddprun->WaitForErr("preparing workers"), ddprun->Describe());
     for (int i = 0; i < count; ++i) ddprun->Signal(i % 2 == 0 ? SIGINT : SIGTERM);
@@ -100,7 +100,7 @@ TEST_CASE("hung files: a log file is named while workers run, and when it is giv
   Job job(kGatedDdprun);
   Gate gate(job, "log lines");
   const auto ddprun =
-      job.Run({"--log_dir=" + job.File("logs"), "-r3"},
+      job.Run({"--log-dir=" + job.File("logs"), "-r3"},
               {"print:much", "touch:" + job.File("up"), "wait"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->WaitForErr("/attempt_0/0/stdout.log: the file system does not answer"),
                   ddprun->Describe());
@@ -123,7 +123,7 @@ TEST_CASE("hung files: a worker that writes much goes on, and what did not fit i
   Job job(kGatedDdprun);
   Gate gate(job, "log lines");
   const auto ddprun =
-      job.RunRaw({"--log_dir=" + job.File("logs"), "--redirects=1", "--tee=2", "/bin/sh", "-c",
+      job.RunRaw({"--log-dir=" + job.File("logs"), "--redirects=1", "--tee=2", "/bin/sh", "-c",
                   "yes $(printf %099999d 0) | head -n 80 && exec \"$@\"", "sh",
                   Runfile("tests/e2e/toy_worker"), "err:alive", "touch:" + job.File("written"),
                   "until:" + job.File("go"), "print:last"},
@@ -180,7 +180,7 @@ TEST_CASE("hung files: another node's start, failure and end do not wait for thi
   const Strings steps = {"touch:" + job.File("up{rank}"), "exit:3@0", "wait"};
   const auto host = job.Run(job.NodeOptions(1), steps);
   const auto client =
-      job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0", "--log_dir=" + job.File("logs")}),
+      job.Run(job.NodeOptions(1, "2", {"--rdzv-conf=is_host=0", "--log-dir=" + job.File("logs")}),
               steps, {.env = gate.env()});
   // Rank 0's failure is the verdict, and the node that hangs hears and acknowledges it.
   REQUIRE_MESSAGE(host->Wait() == 3, host->Describe(), client->Describe());
@@ -191,7 +191,7 @@ TEST_CASE("hung files: another node's start, failure and end do not wait for thi
 TEST_CASE("hung files: a failure is told without its error file") {
   Job job(kGatedDdprun);
   Gate gate(job, "last words");
-  const auto ddprun = job.Run({"--nproc_per_node=2"}, {"exit:3@0", "wait"}, {.env = gate.env()});
+  const auto ddprun = job.Run({"--nproc-per-node=2"}, {"exit:3@0", "wait"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
   CHECK(ddprun->err() == Contains("  exitcode  : 3 (pid: "));
   CHECK(job.IsGone());
@@ -201,7 +201,7 @@ TEST_CASE("hung files: the report is given up, and the exit code is the job's") 
   Job job(kGatedDdprun);
   Gate gate(job, "report");
   const auto ddprun =
-      job.Run({"--report_file=" + job.File("report.json")}, {"exit:3"}, {.env = gate.env()});
+      job.Run({"--report-file=" + job.File("report.json")}, {"exit:3"}, {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
   CHECK(ddprun->err() == Contains("ddprun: waiting for " + job.File("report.json")));
   CHECK(ddprun->err() == Contains("the report file is not written: write " +
@@ -212,7 +212,7 @@ TEST_CASE("hung files: the report is given up, and the exit code is the job's") 
 TEST_CASE("hung files: a termination message that cannot be written holds up no exit") {
   Job job(kGatedDdprun);
   Gate gate(job, "report");
-  const auto ddprun = job.Run({"--termination_message_file=" + job.File("message")}, {"exit:3"},
+  const auto ddprun = job.Run({"--termination-message-file=" + job.File("message")}, {"exit:3"},
                               {.env = gate.env()});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
   CHECK(ddprun->err() == Contains("the termination message is not written: write " +

@@ -99,10 +99,10 @@ struct Talkative {
   }
   Node Run(const std::string& name) {
     return job.Run(job.NodeOptions(2, "2",
-                                   {"--max_restarts=1", "--log_dir=" + job.File("logs"), "-r=3",
-                                    "-t=3", "--report_file=" + job.File(name + ".report"),
-                                    "--event_file=" + job.File(name + ".events"), "--metrics",
-                                    "--dashboard", "--hang_timeout=600"}),
+                                   {"--max-restarts=1", "--log-dir=" + job.File("logs"), "-r=3",
+                                    "-t=3", "--report-file=" + job.File(name + ".report"),
+                                    "--event-file=" + job.File(name + ".events"), "--metrics",
+                                    "--dashboard", "--hang-timeout=600"}),
                    {"print:out {rank}", "err:err {rank}", "env:DDPRUN_ROUND_KEY_FD", "connect",
                     "touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go{restart}"),
                     "error-file:{}@1#0", "exit:3@1#0"},

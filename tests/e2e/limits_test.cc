@@ -36,12 +36,12 @@ TEST_CASE("limits: whatever the number of threads and processes, ddprun works or
   Job job;
   const std::string user = std::to_string(UnusedUser());
   const std::string over_grpc =
-      "--nnodes=1 --rdzv_backend=c10d --rdzv_id=limits --rdzv_endpoint=" + job.endpoint();
+      "--nnodes=1 --rdzv-backend=c10d --rdzv-id=limits --rdzv-endpoint=" + job.endpoint();
   int successes = 0;
   for (const std::string& how : {std::string("--standalone"), over_grpc}) {
     for (int limit = 2; limit <= 40; ++limit) {
       const std::string command = "cd / && ulimit -u " + std::to_string(limit) + " && exec " +
-                                  program + " " + how + " --nproc_per_node=4 /bin/true";
+                                  program + " " + how + " --nproc-per-node=4 /bin/true";
       const auto ddprun =
           job.RunProgram({"/usr/bin/setpriv", "--reuid=" + user, "--regid=" + user,
                           "--clear-groups", "/bin/bash", "-c", command},
@@ -81,7 +81,7 @@ TEST_CASE("limits: a job whose cgroup is full goes on, and ends as it would") {
       Job job;
       const std::string command = "echo $$ > " + cgroup + "/cgroup.procs && exec \"$0\" \"$@\"";
       const auto ddprun = job.RunProgram(
-          {"/bin/sh", "-c", command, Runfile("ddprun"), "--standalone", "--nproc_per_node=2",
+          {"/bin/sh", "-c", command, Runfile("ddprun"), "--standalone", "--nproc-per-node=2",
            Runfile("tests/e2e/toy_worker"), "touch:" + job.File("up{rank}"),
            "until:" + job.File("go"), "exit:" + std::to_string(exit_code)});
       REQUIRE_MESSAGE(job.WaitForFile("up0"), ddprun->Describe());

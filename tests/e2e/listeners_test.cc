@@ -81,15 +81,15 @@ class Network {
 };
 
 Words Meeting(const std::string& endpoint_host, Words more = {}) {
-  Words options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d",
-                   "--rdzv_endpoint=" + endpoint_host + ":29400"};
+  Words options = {"--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d",
+                   "--rdzv-endpoint=" + endpoint_host + ":29400"};
   options.insert(options.end(), more.begin(), more.end());
   return options;
 }
 
 // Its workers have found their store, say where it is, and wait.
 Node Start(Job& job, Words options, Subprocess::Options how) {
-  options.push_back("--rdzv_id=" + job.id());
+  options.push_back("--rdzv-id=" + job.id());
   return job.Run(
       options,
       {"env:MASTER_ADDR", "connect", "touch:" + job.File("up{rank}"), "until:" + job.File("go")},
@@ -110,7 +110,7 @@ void CheckPlaces(Job& job, const Node& a, const Places& of_a, const Node& b, con
 // One node alone, which nobody else can reach, and which says nothing of a network.
 void CheckAlone(Words options, Subprocess::Options how) {
   Job job;
-  options.insert(options.begin(), {"--nnodes=1", "--nproc_per_node=1"});
+  options.insert(options.begin(), {"--nnodes=1", "--nproc-per-node=1"});
   const Node alone = Start(job, options, std::move(how));
   REQUIRE_MESSAGE(job.WaitForFile("up0"), alone->Describe());
   CHECK(ListensAt(*alone) == Places{});
@@ -169,7 +169,7 @@ TEST_CASE("listeners: --local_addr takes the way's place for the store, and stat
   if (!network.is_there()) return SkipTest(network.why());
   {
     Job job;
-    const Words given = {"--local_addr=" + Network::Second(1)};
+    const Words given = {"--local-addr=" + Network::Second(1)};
     const Node a = Start(job, Meeting(network.First(1), given), network.On(1));
     const Node b = Start(job, Meeting(network.First(1)), network.On(2));
     CheckPlaces(job, a, {network.First(1), Network::Second(1)}, b, {network.First(2)});
@@ -177,8 +177,8 @@ TEST_CASE("listeners: --local_addr takes the way's place for the store, and stat
   }
   Job job;
   const auto options = [&](const std::string& rank) {
-    return Words{"--nnodes=2", "--node_rank=" + rank, "--nproc_per_node=1",
-                 "--master_addr=" + network.First(1), "--master_port=29500"};
+    return Words{"--nnodes=2", "--node-rank=" + rank, "--nproc-per-node=1",
+                 "--master-addr=" + network.First(1), "--master-port=29500"};
   };
   const Node a = Start(job, options("0"), network.On(1));
   const Node b = Start(job, options("1"), network.On(2));
@@ -205,8 +205,8 @@ TEST_CASE("listeners: where a name stands for loopback at home, every address is
   {
     Job job;
     const auto options = [](const std::string& rank) {
-      return Words{"--nnodes=2", "--node_rank=" + rank, "--nproc_per_node=1",
-                   "--master_addr=head-node"};
+      return Words{"--nnodes=2", "--node-rank=" + rank, "--nproc-per-node=1",
+                   "--master-addr=head-node"};
     };
     const Node a = Start(job, options("0"), at(job, 1, "127.0.1.1"));
     const Node b = Start(job, options("1"), at(job, 2, network.First(1)));
@@ -214,7 +214,7 @@ TEST_CASE("listeners: where a name stands for loopback at home, every address is
   }
   // Its workers go to the same name, and so to loopback.
   Job job;
-  const Words given = {"--local_addr=head-node"};
+  const Words given = {"--local-addr=head-node"};
   const Node a = Start(job, Meeting(network.First(1), given), at(job, 1, "127.0.1.1"));
   const Node b = Start(job, Meeting(network.First(1)), at(job, 2, network.First(1)));
   CheckPlaces(job, a, {network.First(1), kEverywhere}, b, {network.First(2)});
@@ -224,14 +224,14 @@ TEST_CASE("listeners: where a name stands for loopback at home, every address is
 TEST_CASE("listeners: static on loopback listens there alone, one node also without an endpoint") {
   Network network;
   if (!network.is_there()) return SkipTest(network.why());
-  const Words places = {"--master_addr=127.0.0.1", "--master_addr=localhost",
-                        "--rdzv_endpoint=127.0.0.1:29500"};
+  const Words places = {"--master-addr=127.0.0.1", "--master-addr=localhost",
+                        "--rdzv-endpoint=127.0.0.1:29500"};
   for (const std::string& place : places) {
     CAPTURE(place);
     Job job;
     const auto options = [&](const std::string& rank) {
-      return Words{"--nnodes=2", "--node_rank=" + rank, "--nproc_per_node=1",
-                   "--rdzv_backend=static", place};
+      return Words{"--nnodes=2", "--node-rank=" + rank, "--nproc-per-node=1",
+                   "--rdzv-backend=static", place};
     };
     const Node a = Start(job, options("0"), network.On(1));
     const Node b = Start(job, options("1"), network.On(1));
@@ -241,7 +241,7 @@ TEST_CASE("listeners: static on loopback listens there alone, one node also with
       CHECK((*node)->err() != Contains("trusted"));
     }
   }
-  CheckAlone({"--master_port=29500"}, network.On(1));
+  CheckAlone({"--master-port=29500"}, network.On(1));
 }
 
 TEST_CASE("listeners: a node whose address changes is reached by the new one") {
@@ -251,7 +251,7 @@ TEST_CASE("listeners: a node whose address changes is reached by the new one") {
   const auto coordinator = job.RunRaw({"coordinator", "--bind=:29400"}, network.On(3));
   REQUIRE_MESSAGE(coordinator->WaitForErr("listening on"), coordinator->Describe());
   const auto options = [&](const std::string& rank) {
-    return Meeting(network.First(3), {"--node_rank=" + rank});
+    return Meeting(network.First(3), {"--node-rank=" + rank});
   };
   const Node a = Start(job, options("0"), network.On(1));
   AwaitMissingNodes(*a);
@@ -280,8 +280,8 @@ TEST_CASE("listeners: with etcd a node listens at the address by which it reache
   EtcdCluster etcd(
       {.members = 1, .netns = {network.hosts().Name(3)}, .addresses = {network.First(3)}});
   Job job;
-  const Words options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=etcd",
-                         "--rdzv_endpoint=" + etcd.endpoints()};
+  const Words options = {"--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=etcd",
+                         "--rdzv-endpoint=" + etcd.endpoints()};
   const Node a = Start(job, options, network.On(1));
   const Node b = Start(job, options, network.On(2));
   CheckPlaces(job, a, {network.First(1)}, b, {network.First(2)});
@@ -292,7 +292,7 @@ TEST_CASE("listeners: one node with an etcd on its own machine listens on loopba
   Network network(1);
   if (!network.is_there()) return SkipTest(network.why());
   EtcdCluster etcd({.members = 1, .netns = {network.hosts().Name(1)}, .addresses = {"127.0.0.1"}});
-  CheckAlone({"--rdzv_id=alone", "--rdzv_backend=etcd", "--rdzv_endpoint=" + etcd.endpoints()},
+  CheckAlone({"--rdzv-id=alone", "--rdzv-backend=etcd", "--rdzv-endpoint=" + etcd.endpoints()},
              network.On(1));
 }
 

@@ -38,7 +38,7 @@ bool HasLogLine(const Subprocess& ddprun, const std::string& level = "[a-z]+") {
 TEST_CASE("log: without being asked there is not a line") {
   for (const char* level : {"", "warn", "error", "off"}) {
     Job job;
-    auto ddprun = job.Run({"--nproc_per_node=2"}, {"print:rank {rank}"}, At(level));
+    auto ddprun = job.Run({"--nproc-per-node=2"}, {"print:rank {rank}"}, At(level));
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
     CHECK_MESSAGE(ddprun->err().empty(), ddprun->Describe());
   }
@@ -46,7 +46,7 @@ TEST_CASE("log: without being asked there is not a line") {
 
 TEST_CASE("log: info tells a job's life, with run, round, ranks and pids, on stderr alone") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--rdzv_id=job1", "--max_restarts=1"},
+  auto ddprun = job.Run({"--nproc-per-node=2", "--rdzv-id=job1", "--max-restarts=1"},
                         {"print:rank {rank}", "exit:3@1#0", "wait#0"}, At("info"));
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   const std::string in_round = "run=job1 round=1 ";
@@ -74,7 +74,7 @@ TEST_CASE("log: that every worker gets one thread is said at info alone") {
   for (const char* level : {"", "info"}) {
     Job job;
     const auto ddprun =
-        job.Run({"--nproc_per_node=2"}, {"env:OMP_NUM_THREADS"},
+        job.Run({"--nproc-per-node=2"}, {"env:OMP_NUM_THREADS"},
                 {.env = {{"DDPRUN_LOG_LEVEL", level}, {"LOGLEVEL", ""}, {"OMP_NUM_THREADS", ""}}});
     REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
     CHECK(ddprun->out() == "OMP_NUM_THREADS=1\nOMP_NUM_THREADS=1\n");
@@ -85,7 +85,7 @@ TEST_CASE("log: that every worker gets one thread is said at info alone") {
 
 TEST_CASE("log: debug has every event and action, the coordinator's too") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=1", "--rdzv_id=job1"}, {}, At("debug"));
+  auto ddprun = job.Run({"--nproc-per-node=1", "--rdzv-id=job1"}, {}, At("debug"));
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CheckLines(*ddprun, "debug",
              {"agent started run=job1 .*", "starting workers run=job1 round=1 ranks=0",
@@ -113,7 +113,7 @@ TEST_CASE("log: a log file on a full disk is told of while the worker runs, and 
     return SkipTest("no mount namespace here: " + mounted->err());
   }
   const auto ddprun =
-      run({Runfile("ddprun"), "--log_dir=" + disk, "-r3", Runfile("tests/e2e/toy_worker"),
+      run({Runfile("ddprun"), "--log-dir=" + disk, "-r3", Runfile("tests/e2e/toy_worker"),
            "print:one", "print:two", "until:" + job.File("go"), "print:three"});
   const std::string told = "/attempt_0/0/stdout.log: No space left on device; the workers go on";
   REQUIRE_MESSAGE(ddprun->WaitForErr(told), ddprun->Describe());
@@ -129,7 +129,7 @@ TEST_CASE("log: two nodes say who hosts the coordinator and who reached it") {
   const std::vector<std::string> steps = {"print:rank {rank}"};
   auto a = job.Run(job.NodeOptions(1), steps, At("info"));
   AwaitMissingNodes(*a);
-  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, At("info"));
+  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv-conf=is_host=0"}), steps, At("info"));
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
   CheckLines(*a, "info",
@@ -150,10 +150,10 @@ TEST_CASE("log: gRPC's messages on a broken stream are debug, and nowhere else")
     Subprocess::Options how = At(level);
     how.env["GRPC_VERBOSITY"] = "debug";
     how.env["GRPC_TRACE"] = "connectivity_state";
-    const std::string restarts = "--max_restarts=1";
+    const std::string restarts = "--max-restarts=1";
     auto a = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
     AwaitMissingNodes(*a);
-    auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv_conf=is_host=0"}), steps, how);
+    auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv-conf=is_host=0"}), steps, how);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));
     a->Signal(SIGKILL);

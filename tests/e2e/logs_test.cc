@@ -24,7 +24,7 @@ Strings LogsOf(int rank, Strings more = {}) {
 TEST_CASE("logs: a rank's stderr is shown, and that its stdout is not here") {
   Job job;
   const ControlFolder folder;
-  const Node ddprun = RunReporting(job, folder, {"--nproc_per_node=2"},
+  const Node ddprun = RunReporting(job, folder, {"--nproc-per-node=2"},
                                    {"print:out of {rank}", "err:first of {rank}",
                                     "err:second of {rank}", "until:" + job.File("go")});
   for (const int rank : {0, 1}) {
@@ -47,7 +47,7 @@ TEST_CASE("logs: with --tee or --redirects both streams are shown") {
     Job job;
     const ControlFolder folder;
     const Node ddprun =
-        RunReporting(job, folder, {"--nproc_per_node=2", option, "--log_dir=" + job.File("logs")},
+        RunReporting(job, folder, {"--nproc-per-node=2", option, "--log-dir=" + job.File("logs")},
                      {"print:out of {rank}", "err:err of {rank}", "until:" + job.File("go")});
     const Told told = AskUntil(job, folder, LogsOf(1), [](const Told& now) {
       return Shows("out of 1\n")(now) && Shows("err of 1\n")(now);
@@ -64,7 +64,7 @@ TEST_CASE("logs: -f goes on as a rank writes, leaves nothing out, and ends with 
   Job job;
   const ControlFolder folder;
   const Node ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=1"}, {"err:begin", "lines:" + job.File("go")});
+      RunReporting(job, folder, {"--nproc-per-node=1"}, {"err:begin", "lines:" + job.File("go")});
   folder.Socket();
   AskUntil(job, folder, LogsOf(0), Shows("begin\n"));
   const Node follower = job.RunRaw(LogsOf(0, {"-f"}), folder.Here());
@@ -94,7 +94,7 @@ TEST_CASE("logs: -f goes on with the worker of the next round, from its first li
                          "until:" + job.File("over")};
   for (const ControlFolder& folder : folders) {
     nodes.push_back(
-        RunReporting(job, folder, job.NodeOptions(1, "2", {"--max_restarts=1"}), steps));
+        RunReporting(job, folder, job.NodeOptions(1, "2", {"--max-restarts=1"}), steps));
   }
   std::vector<Node> followers;
   for (const ControlFolder& folder : folders) {
@@ -125,7 +125,7 @@ TEST_CASE("logs: the last 64 KiB are shown of more, and what is no UTF-8 is repl
   while (text.size() < 3 * kMaxShown) text += "line at " + std::to_string(text.size()) + "\n";
   text += "\xff\xfe end\n";
   const std::string file = WriteFile(job.File("text"), text);
-  const Node ddprun = RunReporting(job, folder, {"--nproc_per_node=1"},
+  const Node ddprun = RunReporting(job, folder, {"--nproc-per-node=1"},
                                    {"err-file:" + file, "until:" + job.File("go")});
   const Told told = AskUntil(job, folder, LogsOf(0), Shows("end\n"));
   CHECK_MESSAGE(told.code == 0, told.Describe());
@@ -141,7 +141,7 @@ TEST_CASE("logs: on a terminal control characters and bytes that are no UTF-8 ar
   const ControlFolder folder;
   const std::string file =
       WriteFile(job.File("text"), "\x1b[2Jgone\x07 \x1b]0;title\x07\xff 10 %\r\nend\n");
-  const Node ddprun = RunReporting(job, folder, {"--nproc_per_node=1"},
+  const Node ddprun = RunReporting(job, folder, {"--nproc-per-node=1"},
                                    {"err-file:" + file, "until:" + job.File("go")});
   AskUntil(job, folder, LogsOf(0), Shows("end\n"));
   Terminal terminal(job, LogsOf(0), folder.Here());

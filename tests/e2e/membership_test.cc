@@ -79,7 +79,7 @@ TEST_CASE("membership: a node that is told to stop leaves an elastic job, which 
     CAPTURE(signal);
     Job job;
     const std::vector<Node> nodes =
-        StartTwo(job, "1:2", {"--max_restarts=1", "--rdzv_conf=last_call_timeout=60"},
+        StartTwo(job, "1:2", {"--max-restarts=1", "--rdzv-conf=last_call_timeout=60"},
                  {"env:WORLD_SIZE", "print:restart {restart}",
                   "touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go")});
     nodes[1]->Signal(signal);
@@ -102,7 +102,7 @@ TEST_CASE("membership: an agent that is killed alone is lost once its connection
   Job job;
   // Far longer than the test may take: it is not silence that tells.
   const std::vector<Node> nodes =
-      StartTwo(job, "2", {"--rdzv_conf=keep_alive_interval=100,keep_alive_max_attempt=10"},
+      StartTwo(job, "2", {"--rdzv-conf=keep_alive_interval=100,keep_alive_max_attempt=10"},
                {"touch:" + job.File("up{rank}.{restart}"), "wait"});
   nodes[1]->Signal(SIGKILL);
   REQUIRE(nodes[1]->Wait() == 128 + SIGKILL);
@@ -129,7 +129,7 @@ TEST_CASE(
 TEST_CASE("membership: on one machine another agent takes the port of a coordinator that died") {
   Job job;
   // The agent that takes the port holds a last call of its own.
-  const std::vector<std::string> more = {"--rdzv_conf=last_call_timeout=10"};
+  const std::vector<std::string> more = {"--rdzv-conf=last_call_timeout=10"};
   const std::vector<Node> nodes = StartTwo(
       job, "1:2", more,
       {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), "print:done"});
@@ -149,9 +149,9 @@ TEST_CASE("membership: a node that is refused is named to the node that waits") 
   Job job;
   const Node waiting = job.Run(job.NodeOptions(1, "2"), {"wait"});
   AwaitMissingNodes(*waiting);
-  const Node refused = job.Run(job.NodeOptions(1, "2", {"--max_restarts=3"}), {"wait"});
+  const Node refused = job.Run(job.NodeOptions(1, "2", {"--max-restarts=3"}), {"wait"});
   REQUIRE_MESSAGE(refused->Wait() == 121, refused->Describe());
-  CHECK(refused->err() == Contains("--max_restarts"));
+  CHECK(refused->err() == Contains("--max-restarts"));
   CHECK_MESSAGE(waiting->WaitForErr("refused"), waiting->Describe());
   const Node second = job.Run(job.NodeOptions(1, "2"), {"wait"});
   CHECK_MESSAGE(waiting->WaitForErr("2 of 2 nodes: starting 2 ranks"), waiting->Describe());
@@ -180,7 +180,7 @@ TEST_CASE("membership: with restarts left a node that does not come back ends th
   SUBCASE("another than the host") { lost = 1; }
   SUBCASE("the host, whose place another agent takes") { lost = 0; }
   const std::vector<Node> nodes =
-      StartTwo(job, "2", {"--max_restarts=2", "--rdzv_conf=join_timeout=12"},
+      StartTwo(job, "2", {"--max-restarts=2", "--rdzv-conf=join_timeout=12"},
                {"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go"), "exit:3"});
   nodes[lost]->Signal(SIGKILL);
   REQUIRE(nodes[lost]->Wait() == 128 + SIGKILL);
@@ -203,13 +203,13 @@ TEST_CASE("membership: a second job by chance is refused, and a spare says that 
   Job job;
   // Nobody has named a job.
   std::vector<std::string> options = job.NodeOptions(1, "1");
-  std::erase_if(options, [](const std::string& option) { return option.starts_with("--rdzv_id"); });
+  std::erase_if(options, [](const std::string& option) { return option.starts_with("--rdzv-id"); });
   const std::vector<std::string> steps = {"touch:" + job.File("up"), "until:" + job.File("end")};
   const Node first = job.Run(options, steps);
   REQUIRE(job.WaitForFile("up"));
   const Node other = job.Run(options, {"print:other"});
   CHECK_MESSAGE(other->Wait() == 121, other->Describe());
-  CHECK(other->err() == Contains("--rdzv_id"));
+  CHECK(other->err() == Contains("--rdzv-id"));
   CHECK(other->out().empty());
   const Node spare = job.Run(options, steps);
   CHECK_MESSAGE(spare->WaitForErr("standing by as a spare"), spare->Describe());

@@ -24,8 +24,8 @@ TEST_CASE("network cut: the lost node is evicted, and gets its place when the ca
   if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
   Job job;
   const std::vector<std::string> options = {
-      "--nnodes=2",    "--nproc_per_node=1",  "--max_restarts=1",
-      "--rdzv_id=cut", "--rdzv_backend=c10d", "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+      "--nnodes=2",    "--nproc-per-node=1",  "--max-restarts=1",
+      "--rdzv-id=cut", "--rdzv-backend=c10d", "--rdzv-endpoint=" + hosts->Address(1) + ":29400"};
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}.{pid}"),
                                           "touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go"), "print:restart {restart}"};
@@ -66,9 +66,9 @@ TEST_CASE("network cut: the lost node is evicted, and gets its place when the ca
 std::vector<Node> StartThree(Job& job, const Hosts& hosts) {
   std::vector<Node> nodes;
   for (int i = 1; i <= 3; ++i) {
-    const std::vector<std::string> options = {"--nnodes=3", "--nproc_per_node=1",
-                                              "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
-                                              "--rdzv_endpoint=" + hosts.Address(1) + ":29400"};
+    const std::vector<std::string> options = {"--nnodes=3", "--nproc-per-node=1",
+                                              "--rdzv-id=" + job.id(), "--rdzv-backend=c10d",
+                                              "--rdzv-endpoint=" + hosts.Address(1) + ":29400"};
     const std::string up = "touch:" + job.File("up{rank}");
     nodes.push_back(job.Run(options, {up, "wait"}, {.netns = hosts.Name(i)}));
   }
@@ -92,7 +92,7 @@ TEST_CASE("network cut: the others know of a lost head node when the evict time 
     MESSAGE("the lost head was known, and all ended, after "
             << std::chrono::duration_cast<std::chrono::milliseconds>(took).count() << " ms");
     for (const char* part : {"its machine has answered neither data nor connections for 10 s",
-                             "no restarts allowed (--max_restarts=0)"}) {
+                             "no restarts allowed (--max-restarts=0)"}) {
       CHECK((*node)->err() == Contains(part));
     }
   }

@@ -33,8 +33,8 @@ class TwoHosts {
     return {.netns = hosts_->Name(host), .hosts_file = file};
   }
   std::vector<std::string> Options() const {
-    return {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=" + job_.id(), "--rdzv_backend=c10d",
-            "--rdzv_endpoint=" + Address(1) + ":29400"};
+    return {"--nnodes=2", "--nproc-per-node=1", "--rdzv-id=" + job_.id(), "--rdzv-backend=c10d",
+            "--rdzv-endpoint=" + Address(1) + ":29400"};
   }
   Node Run(Subprocess::Options how) { return job_.Run(Options(), kSteps, std::move(how)); }
   Job& job() { return job_; }

@@ -16,7 +16,7 @@ TEST_CASE("oom: a rank that takes more memory than there is is named so, and res
   Job job;
   const auto ddprun = job.RunProgram(
       {"/bin/sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", cgroup.procs_file(), Runfile("ddprun"),
-       "--nproc_per_node=2", "--max_restarts=1", "--no_python", "/bin/sh", "-c",
+       "--nproc-per-node=2", "--max-restarts=1", "--no-python", "/bin/sh", "-c",
        // A line without an end is kept as a whole.
        "[ $TORCHELASTIC_RESTART_COUNT$RANK != 01 ] || exec tail /dev/zero; exec \"$@\"", "sh",
        Runfile("tests/e2e/toy_worker"), "wait#0", "print:rank {rank} again"});
@@ -34,7 +34,7 @@ TEST_CASE("oom: a rank that is killed before the last one starts is named so, to
   Job job;
   const auto ddprun = job.RunProgram(
       {"/bin/sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", cgroup.procs_file(),
-       Runfile(kGatedDdprun), "--nproc_per_node=2", "--no_python", "/usr/bin/tail", "/dev/zero"},
+       Runfile(kGatedDdprun), "--nproc-per-node=2", "--no-python", "/usr/bin/tail", "/dev/zero"},
       {.env = {{kSpawnGate, job.File("never")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
   CHECK(ddprun->err() == Contains("killed by the OOM killer, limit 256 MiB"));

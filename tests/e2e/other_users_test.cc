@@ -56,13 +56,13 @@ TEST_CASE("other users: where neither sock_diag nor /proc tells of them one is w
       WriteFile(job.File("token"), "6b1f0c8e5a7d4b2390e1f4a6c8d7b5e3\n", 0600);
   const std::string worker = Runfile("tests/e2e/toy_worker");
   const Strings alone = {Runfile("ddprun"), "--standalone", worker, "connect"};
-  const Strings secret = {Runfile("ddprun"), "--nnodes=1", "--token_file=" + token, worker,
+  const Strings secret = {Runfile("ddprun"), "--nnodes=1", "--token-file=" + token, worker,
                           "connect"};
   const Strings open = {Runfile("ddprun"),
                         "--nnodes=1",
-                        "--rdzv_id=open",
-                        "--rdzv_backend=c10d",
-                        "--rdzv_endpoint=" + job.endpoint(),
+                        "--rdzv-id=open",
+                        "--rdzv-backend=c10d",
+                        "--rdzv-endpoint=" + job.endpoint(),
                         worker,
                         "connect"};
   for (const Strings& command : {alone, secret, open}) {
@@ -78,7 +78,7 @@ TEST_CASE("other users: where neither sock_diag nor /proc tells of them one is w
   }
   // Whose network is trusted need not be told of users.
   Strings trusting = open;
-  trusting[4] = "--rdzv_endpoint=" + rendezvous::HostName() + ":" + std::to_string(job.port());
+  trusting[4] = "--rdzv-endpoint=" + rendezvous::HostName() + ":" + std::to_string(job.port());
   const Node trusts = job.RunProgram(InSandbox(trusting));
   CHECK_MESSAGE(trusts->Wait() == 0, trusts->Describe());
   CHECK(trusts->err() != Contains(kWarning));

@@ -15,7 +15,7 @@
 namespace ddprun::testing {
 namespace {
 
-// The one folder that a run made under its --log_dir.
+// The one folder that a run made under its --log-dir.
 std::filesystem::path RunFolder(const std::string& log_dir) {
   std::vector<std::filesystem::path> found;
   for (const auto& entry : std::filesystem::directory_iterator(log_dir)) found.push_back(entry);
@@ -32,7 +32,7 @@ TEST_CASE("output: --help shows an example first, --version is one line") {
   Job job;
   auto help = job.RunRaw({"--help"});
   REQUIRE_MESSAGE(help->Wait() == 0, help->Describe());
-  CHECK(help->out().rfind("Examples:\n  ddprun --nproc_per_node=4 ./train", 0) == 0);
+  CHECK(help->out().rfind("Examples:\n  ddprun --nproc-per-node=4 ./train", 0) == 0);
   CHECK(help->err().empty());
   auto version = job.RunRaw({"--version"});
   REQUIRE_MESSAGE(version->Wait() == 0, version->Describe());
@@ -43,7 +43,7 @@ TEST_CASE("output: --help shows an example first, --version is one line") {
 TEST_CASE("output: a script with an execute bit and a name on PATH run as they are") {
   Job job;
   MakeExecutable(job.File("my script"), "#!/bin/sh\necho \"script $RANK $1\"\n");
-  auto script = job.RunRaw({"--nproc_per_node=1", job.File("my script"), "--nnodes=9"});
+  auto script = job.RunRaw({"--nproc-per-node=1", job.File("my script"), "--nnodes=9"});
   REQUIRE_MESSAGE(script->Wait() == 0, script->Describe());
   CHECK(script->out() == "script 0 --nnodes=9\n");
   auto on_path = job.RunRaw({"my script", "x"}, {.env = {{"PATH", job.File("")}}});
@@ -55,7 +55,7 @@ TEST_CASE("output: arguments reach the program byte for byte, whatever they are"
   Job job;
   MakeExecutable(job.File("show"), "#!/bin/sh\nprintf '<%s>' \"$@\"\n");
   const std::vector<std::string> odd = {"\xff\na b", "", "$HOME `id` *", "--", "\x1b[2J\r\\n"};
-  std::vector<std::string> arguments = {"--nproc_per_node=1", job.File("show")};
+  std::vector<std::string> arguments = {"--nproc-per-node=1", job.File("show")};
   std::string shown;
   for (const std::string& argument : odd) {
     arguments.push_back(argument);
@@ -81,7 +81,7 @@ TEST_CASE("output: a .py file runs under the machine's python3") {
   // One write a line: print() under -u writes the newline by itself.
   std::ofstream(job.File("train.py"))
       << "import os\nos.write(1, ('rank %s\\n' % os.environ['RANK']).encode())\n";
-  auto ddprun = job.RunRaw({"--nproc_per_node=2", job.File("train.py")});
+  auto ddprun = job.RunRaw({"--nproc-per-node=2", job.File("train.py")});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == Contains("rank 0\n"));
   CHECK(ddprun->out() == Contains("rank 1\n"));
@@ -90,8 +90,8 @@ TEST_CASE("output: a .py file runs under the machine's python3") {
 TEST_CASE("output: redirected streams are in files of each attempt and rank, not on the console") {
   Job job;
   auto ddprun = job.Run(
-      {"--nproc_per_node=2", "--max_restarts=1", "--rdzv_id=run", "-r", "3",
-       "--log_dir=" + job.File("logs")},
+      {"--nproc-per-node=2", "--max-restarts=1", "--rdzv-id=run", "-r", "3",
+       "--log-dir=" + job.File("logs")},
       {"print:out {rank} {restart}", "err:err {rank} {restart}", "touch:" + job.File("up{rank}"),
        "until:" + job.File("up0"), "until:" + job.File("up1"), "exit:1@0#0", "wait#0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
@@ -110,7 +110,7 @@ TEST_CASE("output: redirected streams are in files of each attempt and rank, not
 
 TEST_CASE("output: tee'd streams are in files and, line by line with a prefix, on the console") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "-t", "3", "--log_dir=" + job.File("logs")},
+  auto ddprun = job.Run({"--nproc-per-node=2", "-t", "3", "--log-dir=" + job.File("logs")},
                         {"print:out {rank}", "err:err {rank}"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == Contains("[default0]:out 0\n"));
@@ -126,7 +126,7 @@ TEST_CASE("output: a prompt under --tee is shown at once, and is one line with w
                  "#!/bin/sh\nprintf 'name? '\nread name\necho \"hello $name\"\necho bye\n");
   const std::string log_dir = job.File("logs");
   Terminal terminal(
-      job, {"--nproc_per_node=1", "-t", "3", "--log_dir=" + log_dir, job.File("asks")}, {});
+      job, {"--nproc-per-node=1", "-t", "3", "--log-dir=" + log_dir, job.File("asks")}, {});
   REQUIRE_MESSAGE(terminal.WaitFor("[default0]:name? "), terminal.shown());
   terminal.Type("you\n");
   CHECK(terminal.Wait() == 0);
@@ -139,7 +139,7 @@ TEST_CASE("output: a prompt under --tee is shown at once, and is one line with w
 TEST_CASE("output: only the chosen local ranks reach the console, files have all") {
   Job job;
   auto ddprun =
-      job.Run({"--nproc_per_node=3", "-t", "0:1,1:1", "--log_dir=" + job.File("logs")},
+      job.Run({"--nproc-per-node=3", "-t", "0:1,1:1", "--log-dir=" + job.File("logs")},
               {"print:out {rank}", "err:err {rank}"}, {.env = {{"PET_LOCAL_RANKS_FILTER", "1"}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == "[default1]:out 1\n");
@@ -152,7 +152,7 @@ TEST_CASE("output: only the chosen local ranks reach the console, files have all
 
 TEST_CASE("output: the report has the stderr of a failed worker that the console did not show") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--local_ranks_filter=0"},
+  auto ddprun = job.Run({"--nproc-per-node=2", "--local-ranks-filter=0"},
                         {"err:why it failed@1", "exit:7@1", "wait@0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 7, ddprun->Describe());
   CHECK_MESSAGE(CountOf(ddprun->err(), "why it failed") == 1, ddprun->Describe());
@@ -161,18 +161,18 @@ TEST_CASE("output: the report has the stderr of a failed worker that the console
 TEST_CASE("output: lines that a filter names are copied, with the prefix of --log_line_prefix") {
   Job job;
   const std::vector<std::string> options = {
-      "--nproc_per_node=2",
+      "--nproc-per-node=2",
       "-t",
       "1",
-      "--log_dir=" + job.File("logs"),
+      "--log-dir=" + job.File("logs"),
       "--duplicate-stdout-filters=loss 0,,5,done",
-      "--duplicate_stderr_filters=x",
-      "--log_line_prefix_template=${role_name}/${rank}/${hostname}/${nothing} "};
+      "--duplicate-stderr-filters=x",
+      "--log-line-prefix-template=${role_name}/${rank}/${hostname}/${nothing} "};
   auto ddprun = job.Run(options, {"print:loss 0,5", "print:loss 0", "print:done@1"},
                         {.env = {{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[other]"}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
-  CHECK(ddprun->err() == Contains("warning: --duplicate_stderr_filters copies nothing"));
-  CHECK(ddprun->err() != Contains("--duplicate_stdout_filters"));
+  CHECK(ddprun->err() == Contains("warning: --duplicate-stderr-filters copies nothing"));
+  CHECK(ddprun->err() != Contains("--duplicate-stdout-filters"));
   const std::filesystem::path files = RunFolder(job.File("logs")) / "attempt_0";
   char host[256] = {};
   REQUIRE(gethostname(host, sizeof host - 1) == 0);
@@ -189,9 +189,9 @@ TEST_CASE("output: lines that a filter names are copied, with the prefix of --lo
 TEST_CASE("output: a membership restart keeps the logs of the round before") {
   Job job;
   const std::vector<std::string> options =
-      job.NodeOptions(1, "1:2", {"--rdzv_conf=last_call_timeout=1", "-r", "1"});
+      job.NodeOptions(1, "1:2", {"--rdzv-conf=last_call_timeout=1", "-r", "1"});
   std::vector<std::string> a_options = options;
-  a_options.push_back("--log_dir=" + job.File("logs"));
+  a_options.push_back("--log-dir=" + job.File("logs"));
   // The first round has one worker that waits; the second, with another node, ends.
   const std::vector<std::string> steps = {"env:WORLD_SIZE", "touch:" + job.File("up{rank}"),
                                           "until:" + job.File("up1")};
@@ -208,7 +208,7 @@ TEST_CASE("output: a membership restart keeps the logs of the round before") {
 TEST_CASE(
     "output: where files go without --log_dir is said, a rank that is not here is warned of") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=1", "-r", "0:1,12:3"}, {"print:x"},
+  auto ddprun = job.Run({"--nproc-per-node=1", "-r", "0:1,12:3"}, {"print:x"},
                         {.env = {{"TMPDIR", job.File("")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->err() == Contains("ddprun: log files are in " + job.File("")));
@@ -222,7 +222,7 @@ TEST_CASE("output: the report shows the last 50 lines of the first failing worke
                  "#!/bin/sh\ni=0\nwhile [ $i -lt 80 ]; do echo \"line $i\" >&2; i=$((i+1)); done\n"
                  "exit 5\n");
   // Not on the console otherwise, so that what is found stands in the report.
-  auto ddprun = job.RunRaw({"-r", "2", "--log_dir=" + job.File("logs"), job.File("worker")});
+  auto ddprun = job.RunRaw({"-r", "2", "--log-dir=" + job.File("logs"), job.File("worker")});
   REQUIRE_MESSAGE(ddprun->Wait() == 5, ddprun->Describe());
   CHECK(ddprun->err() == Contains("line 79\n"));
   CHECK(ddprun->err() == Contains("line 30\n"));
@@ -231,7 +231,7 @@ TEST_CASE("output: the report shows the last 50 lines of the first failing worke
 
 TEST_CASE("output: a console that nobody reads stops no job") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "-t", "1", "--log_dir=" + job.File("logs")},
+  auto ddprun = job.Run({"--nproc-per-node=2", "-t", "1", "--log-dir=" + job.File("logs")},
                         {"print:" + std::string(2000, 'x'), "print:" + std::string(2000, 'y')},
                         {.is_stalled = true});
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());

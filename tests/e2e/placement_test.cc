@@ -1,4 +1,4 @@
-// --numa_binding and --virtual_local_rank: what real workers find, on a /sys of the test's own and
+// --numa-binding and --virtual-local-rank: what real workers find, on a /sys of the test's own and
 // with GPUs that the double plays.
 #include <algorithm>
 #include <filesystem>
@@ -100,13 +100,13 @@ TEST_CASE("placement: each worker finds itself on the CPUs near its GPU") {
   const TwoNodes machine;
   const std::string expected = "0.0: " + machine.Node(1) + "\n1.0: " + machine.Node(0) + "\n";
   for (const char* mode : {"node", "socket", "exclusive"}) {
-    CHECK(LinesOf({"--nproc_per_node=2", std::string("--numa_binding=") + mode}, kSayCpus,
+    CHECK(LinesOf({"--nproc-per-node=2", std::string("--numa-binding=") + mode}, kSayCpus,
                   machine.With()) == expected);
   }
-  CHECK(LinesOf({"--nproc_per_node=gpu", "--numa-binding", "core-complex"}, kSayCpus,
+  CHECK(LinesOf({"--nproc-per-node=gpu", "--numa-binding", "core-complex"}, kSayCpus,
                 machine.With()) ==
         "0.0: " + machine.First(1) + "\n1.0: " + machine.First(0) + "\n");
-  CHECK(LinesOf({"--nproc_per_node=gpu:1,0", "--numa_binding=node"}, kSayCpus, machine.With()) ==
+  CHECK(LinesOf({"--nproc-per-node=gpu:1,0", "--numa-binding=node"}, kSayCpus, machine.With()) ==
         "0.0: " + machine.Node(0) + "\n1.0: " + machine.Node(1) + "\n");
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("placement: restarted workers are bound again, and the GPUs are those 
   const TwoNodes machine;
   const std::string script =
       std::string(kSayCpus) + "; test $TORCHELASTIC_RESTART_COUNT = 1 || exit 3";
-  CHECK(LinesOf({"--max_restarts=1", "--numa_binding=node"}, script,
+  CHECK(LinesOf({"--max-restarts=1", "--numa-binding=node"}, script,
                 machine.With({{"CUDA_VISIBLE_DEVICES", "1"}})) ==
         "0.0: " + machine.Node(0) + "\n0.1: " + machine.Node(0) + "\n");
 }
@@ -126,7 +126,7 @@ TEST_CASE("placement: without a GPU the workers are spread over the nodes") {
   const std::string expected = "0.0: " + machine.Node(0) + "\n1.0: " + machine.Node(1) + "\n";
   for (const Env& more :
        {Env{{"DDPRUN_CUDA_LIB", "/no/such/libcuda.so.1"}}, Env{{"CUDA_VISIBLE_DEVICES", "-1"}}}) {
-    CHECK(LinesOf({"--nproc_per_node=2", "--numa_binding=node"}, kSayCpus, machine.With(more)) ==
+    CHECK(LinesOf({"--nproc-per-node=2", "--numa-binding=node"}, kSayCpus, machine.With(more)) ==
           expected);
   }
 }
@@ -134,20 +134,20 @@ TEST_CASE("placement: without a GPU the workers are spread over the nodes") {
 TEST_CASE("placement: a binding that cannot be is one line and 120, before any worker") {
   if (!TwoNodes::IsPossible()) return SkipTest("one CPU cannot be two NUMA nodes");
   const TwoNodes machine;
-  CHECK(ErrorOf({"--nproc_per_node=3", "--numa_binding=node"}, 120, machine.With()) ==
-        Contains("ddprun: error: --numa_binding 'node': local rank 2 has no GPU: 2 visible"));
-  CHECK(ErrorOf({"--numa_binding=socket"}, 120,
+  CHECK(ErrorOf({"--nproc-per-node=3", "--numa-binding=node"}, 120, machine.With()) ==
+        Contains("ddprun: error: --numa-binding 'node': local rank 2 has no GPU: 2 visible"));
+  CHECK(ErrorOf({"--numa-binding=socket"}, 120,
                 machine.With({{"CUDA_VISIBLE_DEVICES", "GPU-ffffffff"}})) ==
         Contains(
-            "--numa_binding 'socket': no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-ffffffff'"));
-  CHECK(ErrorOf({"--numa_binding=node"}, 120,
+            "--numa-binding 'socket': no GPU is visible: CUDA_VISIBLE_DEVICES is 'GPU-ffffffff'"));
+  CHECK(ErrorOf({"--numa-binding=node"}, 120,
                 machine.With({{"DDPRUN_DOUBLE_FAULT", "cuinit=999"}})) ==
-        Contains("--numa_binding 'node': "));
-  CHECK(ErrorOf({"--numa_binding=node"}, 120, machine.With({{kSysRoot, "/no/such/sys"}})) ==
+        Contains("--numa-binding 'node': "));
+  CHECK(ErrorOf({"--numa-binding=node"}, 120, machine.With({{kSysRoot, "/no/such/sys"}})) ==
         Contains("local rank 0's GPU: read /no/such/sys/bus/pci/devices/0000:10:00.0/numa_node: No "
                  "such file"));
   const size_t workers = 2 * machine.CoresOf(0) + 1;
-  CHECK(ErrorOf({"--nproc_per_node=" + std::to_string(workers), "--numa_binding=exclusive"}, 120,
+  CHECK(ErrorOf({"--nproc-per-node=" + std::to_string(workers), "--numa-binding=exclusive"}, 120,
                 machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}})) ==
         Contains(" physical cores for "));
 }
@@ -159,7 +159,7 @@ TEST_CASE("placement: this machine's own /sys will do") {
   const TwoNodes machine;
   Env env = machine.With({{"CUDA_VISIBLE_DEVICES", "-1"}});
   env.erase(kSysRoot);
-  const std::string line = LinesOf({"--numa_binding=node"}, kSayCpus, env);
+  const std::string line = LinesOf({"--numa-binding=node"}, kSayCpus, env);
   CHECK(line == Contains("0.0: "));
   CHECK(line.size() > std::string("0.0: \n").size());
 }
@@ -167,7 +167,7 @@ TEST_CASE("placement: this machine's own /sys will do") {
 constexpr char kSayDevice[] = "echo $RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $CUDA_VISIBLE_DEVICES $0";
 
 TEST_CASE("virtual local rank: every worker is local rank 0 and sees its own GPU alone") {
-  const std::vector<std::string> options = {"--nproc_per_node=2", "--virtual-local-rank"};
+  const std::vector<std::string> options = {"--nproc-per-node=2", "--virtual-local-rank"};
   const Env plain = {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}};
   const auto lines = [&](const Env& env, std::vector<std::string> how) {
     how.insert(how.end(), {"/bin/sh", "-c", kSayDevice, "arg${local_rank}"});
@@ -182,14 +182,14 @@ TEST_CASE("virtual local rank: every worker is local rank 0 and sees its own GPU
   chosen["CUDA_VISIBLE_DEVICES"] = "7, GPU-a1 ,5";
   CHECK(lines(chosen, options) == "0 0 2 7 arg0\n1 0 2 GPU-a1 arg1\n");
   chosen["PET_VIRTUAL_LOCAL_RANK"] = "1";
-  CHECK(lines(chosen, {"--nproc_per_node=2"}) == "0 0 2 7 arg0\n1 0 2 GPU-a1 arg1\n");
+  CHECK(lines(chosen, {"--nproc-per-node=2"}) == "0 0 2 7 arg0\n1 0 2 GPU-a1 arg1\n");
 }
 
 TEST_CASE("virtual local rank: the agent's own count of local ranks stays the real one") {
   Job job;
   auto ddprun = job.RunRaw(
       Shell(
-          {"--nproc_per_node=2", "--virtual_local_rank", "--log_dir=" + job.File("logs"), "-t1:1"},
+          {"--nproc-per-node=2", "--virtual-local-rank", "--log-dir=" + job.File("logs"), "-t1:1"},
           "echo said; case $TORCHELASTIC_ERROR_FILE in */$RANK/error.json) ;; *) exit 9;; esac; "
           "exit $((RANK * 5))"),
       {.env = {{"CUDA_VISIBLE_DEVICES", ""}}});
@@ -199,9 +199,9 @@ TEST_CASE("virtual local rank: the agent's own count of local ranks stays the re
 }
 
 TEST_CASE("virtual local rank: a local rank beyond CUDA_VISIBLE_DEVICES ends with 2") {
-  CHECK(ErrorOf({"--nproc_per_node=3", "--virtual_local_rank"}, 2,
+  CHECK(ErrorOf({"--nproc-per-node=3", "--virtual-local-rank"}, 2,
                 {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"OMP_NUM_THREADS", "1"}}) ==
-        "ddprun: error: --virtual_local_rank: local rank 2 exceeds the GPUs in "
+        "ddprun: error: --virtual-local-rank: local rank 2 exceeds the GPUs in "
         "CUDA_VISIBLE_DEVICES '0,1': expected one for each of 3 workers\n");
 }
 

@@ -107,8 +107,8 @@ TEST_CASE("rank ports: strangers that come while the group forms are dropped, th
   KeyGate first(static_cast<uint16_t>(job.port()), "/port/0");
   KeyGate second(static_cast<uint16_t>(job.port()), "/port/1");
   auto ddprun = job.RunRaw(
-      {"--nnodes=1", "--node_rank=0", "--nproc_per_node=3", "--master_addr=127.0.0.1",
-       "--master_port=" + std::to_string(job.port()), "/bin/sh", "-c",
+      {"--nnodes=1", "--node-rank=0", "--nproc-per-node=3", "--master-addr=127.0.0.1",
+       "--master-port=" + std::to_string(job.port()), "/bin/sh", "-c",
        "case $RANK in 1) MASTER_PORT=$FIRST;; 2) MASTER_PORT=$SECOND;; esac; exec \"$@\"", "sh",
        Runfile("examples/train/train"), "--backend", "tcp", "--data", digits, "--epochs", "1",
        "--summary_file", summary},

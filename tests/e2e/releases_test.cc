@@ -33,7 +33,7 @@ class Releases {
 
   std::unique_ptr<Subprocess> Coordinator(const std::string& release) {
     auto coordinator = job.RunProgram(
-        {Runfile(release), "coordinator", "--bind=" + job.endpoint(), "--rdzv_id=" + job.id()});
+        {Runfile(release), "coordinator", "--bind=" + job.endpoint(), "--rdzv-id=" + job.id()});
     REQUIRE_MESSAGE(coordinator->WaitForErr("listening on "), coordinator->Describe());
     return coordinator;
   }
@@ -102,7 +102,7 @@ TEST_CASE("releases: nodes of two versions that speak one protocol are one job, 
 TEST_CASE("releases: a coordinator of another protocol in its place ends no workers") {
   Releases with;
   auto coordinator = with.Coordinator(kThis);
-  const std::vector<std::string> id = {"--rdzv_id=" + with.job.id()};
+  const std::vector<std::string> id = {"--rdzv-id=" + with.job.id()};
   auto stranger = with.Node(kNext, id);
   with.CheckRefused(*stranger, ThisText(), kNextText);
   auto a = with.Node(kThis, id);
@@ -131,8 +131,8 @@ TEST_CASE("releases: a coordinator of another protocol in its place ends no work
 
 TEST_CASE("releases: on the same machine one of another protocol asks a job and stops it") {
   Releases with;
-  auto a = with.Node(kThis, {"--rdzv_id=" + with.job.id()});
-  auto b = with.Node(kThis, {"--rdzv_id=" + with.job.id()});
+  auto a = with.Node(kThis, {"--rdzv-id=" + with.job.id()});
+  auto b = with.Node(kThis, {"--rdzv-id=" + with.job.id()});
   with.AwaitBothRanks();
   auto status = with.job.RunProgram({Runfile(kNext), "status", with.job.id()});
   REQUIRE_MESSAGE(status->Wait() == 0, status->Describe());

@@ -1,4 +1,4 @@
-// --report_file and --event_log_handler: what programs read about a job.
+// --report-file and --event-log-handler: what programs read about a job.
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,8 +26,8 @@ Json ReadReport(const Job& job, const std::string& name = "report.json") {
 
 TEST_CASE("report file: a success is told with its rounds and workers") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--rdzv_id=run7", "--max_restarts=3",
-                         "--report_file=" + job.File("report.json")},
+  auto ddprun = job.Run({"--nproc-per-node=2", "--rdzv-id=run7", "--max-restarts=3",
+                         "--report-file=" + job.File("report.json")},
                         {"exit:7@1#0", "wait#0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   const Json report = ReadReport(job);
@@ -58,8 +58,8 @@ TEST_CASE("report file: a success is told with its rounds and workers") {
 TEST_CASE(
     "report file: workers that die of a signal to all processes were stopped, none has failed") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--report_file=" + job.File("report.json"),
-                         "--event_file=" + job.File("events"), "--event_log_handler=console"},
+  auto ddprun = job.Run({"--nproc-per-node=2", "--report-file=" + job.File("report.json"),
+                         "--event-file=" + job.File("events"), "--event-log-handler=console"},
                         {"touch:" + job.File("up{rank}"), "wait"});
   for (const char* up : {"up0", "up1"}) REQUIRE_MESSAGE(job.WaitForFile(up), ddprun->Describe());
   std::vector<int> others = job.Processes();
@@ -88,8 +88,8 @@ TEST_CASE("report file: both nodes tell of the first failure with all that its w
   const std::vector<std::string> steps = {
       R"(error-file:{"message": "no data left", "timestamp": 1738324800}@3)",
       "err:last \xff words@3", "die:9@3", "wait"};
-  auto a = job.Run(job.NodeOptions(2, "2", {"--report_file=" + job.File("a")}), steps);
-  auto b = job.Run(job.NodeOptions(2, "2", {"--report_file=" + job.File("b")}), steps);
+  auto a = job.Run(job.NodeOptions(2, "2", {"--report-file=" + job.File("a")}), steps);
+  auto b = job.Run(job.NodeOptions(2, "2", {"--report-file=" + job.File("b")}), steps);
   REQUIRE_MESSAGE(a->Wait() == 137, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 137, b->Describe());
   for (const char* name : {"a", "b"}) {
@@ -111,7 +111,7 @@ TEST_CASE("report file: both nodes tell of the first failure with all that its w
 
 TEST_CASE("report file: a job stopped by a signal has one") {
   Job job;
-  auto ddprun = job.Run({"--report_file=" + job.File("report.json")}, {"print:up", "wait"});
+  auto ddprun = job.Run({"--report-file=" + job.File("report.json")}, {"print:up", "wait"});
   REQUIRE_MESSAGE(ddprun->WaitForOut("up"), ddprun->Describe());
   ddprun->Signal(SIGTERM);
   REQUIRE_MESSAGE(ddprun->Wait() == 143, ddprun->Describe());
@@ -125,8 +125,8 @@ TEST_CASE("report file: a job stopped by a signal has one") {
 TEST_CASE("report file: an end without a round has one") {
   Job job;
   auto ddprun =
-      job.RunRaw({"--nnodes=2", "--rdzv_endpoint=" + job.endpoint(), "--rdzv_conf=join_timeout=10",
-                  "--report_file=" + job.File("r"), "true"});
+      job.RunRaw({"--nnodes=2", "--rdzv-endpoint=" + job.endpoint(), "--rdzv-conf=join_timeout=10",
+                  "--report-file=" + job.File("r"), "true"});
   REQUIRE_MESSAGE(ddprun->Wait() == 121, ddprun->Describe());
   const Json report = ReadReport(job, "r");
   CHECK(report.get<std::string>("outcome") == "error");
@@ -144,7 +144,7 @@ TEST_CASE("report file: failures that nobody had room to describe are counted") 
   }
   steps.insert(steps.end(), {"exit:3@0", "wait"});
   auto ddprun = job.Run(
-      {"--nproc_per_node=" + std::to_string(kWorkers), "--report_file=" + job.File("report.json")},
+      {"--nproc-per-node=" + std::to_string(kWorkers), "--report-file=" + job.File("report.json")},
       steps);
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
   const Json report = ReadReport(job);
@@ -158,7 +158,7 @@ TEST_CASE("report file: a path that cannot be written is refused before the job 
   Job job;
   REQUIRE(mkfifo(job.File("fifo").c_str(), 0600) == 0);
   REQUIRE(symlink("no/such/file", job.File("dangling").c_str()) == 0);
-  for (const std::string option : {"--report_file", "--event_file"}) {
+  for (const std::string option : {"--report-file", "--event-file"}) {
     for (const std::string name : {"no/such", "", "fifo", "dangling"}) {
       const std::string path = job.File(name);
       auto ddprun = job.Run({option, path}, {"touch:" + job.File("started")});
@@ -171,7 +171,7 @@ TEST_CASE("report file: a path that cannot be written is refused before the job 
 }
 
 TEST_CASE("report file: /dev/stderr does not empty the log behind it") {
-  for (const std::string option : {"--report_file", "--event_file"}) {
+  for (const std::string option : {"--report-file", "--event-file"}) {
     Job job;
     const std::string log = job.File("log");
     const std::string command = "echo before > '" + log + "'; exec '" + Runfile("ddprun") + "' " +
@@ -182,7 +182,7 @@ TEST_CASE("report file: /dev/stderr does not empty the log behind it") {
     const std::string text = ReadFile(log);
     CHECK_MESSAGE(text.find("before\n") == 0, text);
     CHECK(text == Contains("said\n"));
-    const char* part = option == "--report_file" ? "\"outcome\": \"failed\"" : "job_start";
+    const char* part = option == "--report-file" ? "\"outcome\": \"failed\"" : "job_start";
     CHECK(text == Contains(part));
     CHECK(text == Contains("exit code 3: that of rank 0"));
   }
@@ -204,7 +204,7 @@ std::vector<Json> Events(const Subprocess& process) {
 TEST_CASE("event log: console tells each worker's start and end in torchrun's format") {
   Job job;
   auto ddprun = job.Run(
-      {"--nproc_per_node=3", "--event_log_handler=console", "--rdzv_id=run7", "--role=trainer"},
+      {"--nproc-per-node=3", "--event-log-handler=console", "--rdzv-id=run7", "--role=trainer"},
       {R"(error-file:{"message": "boom"}@1)", "touch:" + job.File("up{rank}"),
        "until:" + job.File("up0"), "until:" + job.File("up2"), "exit:3@1", "wait"});
   REQUIRE_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
@@ -236,7 +236,7 @@ TEST_CASE("event log: console tells each worker's start and end in torchrun's fo
 
 TEST_CASE("event log: a success ends with SUCCEEDED of the worker and of the agent") {
   Job job;
-  auto ddprun = job.Run({"--event_log_handler=console"}, {});
+  auto ddprun = job.Run({"--event-log-handler=console"}, {});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   const std::vector<Json> events = Events(*ddprun);
   REQUIRE(events.size() == 5);
@@ -251,8 +251,8 @@ TEST_CASE("report file: a worker that could not become its program has its code 
   std::ofstream(job.File("inner")) << "#!/no/such/interpreter\n";
   std::ofstream(job.File("outer")) << "#!" << job.File("inner") << "\n";
   for (const char* name : {"inner", "outer"}) REQUIRE(chmod(job.File(name).c_str(), 0700) == 0);
-  auto ddprun = job.RunRaw({"--no_python", "--event_log_handler=console",
-                            "--report_file=" + job.File("report.json"), job.File("outer")});
+  auto ddprun = job.RunRaw({"--no-python", "--event-log-handler=console",
+                            "--report-file=" + job.File("report.json"), job.File("outer")});
   REQUIRE_MESSAGE(ddprun->Wait() == 126, ddprun->Describe());
   const Json report = ReadReport(job);
   const Json& round = ElementOf(report, "rounds", 0);
@@ -268,7 +268,7 @@ TEST_CASE("report file: a worker that could not become its program has its code 
 
 TEST_CASE("event log: by default there are no events") {
   Job job;
-  auto quiet = job.Run({"--event_log_handler", "null"}, {});
+  auto quiet = job.Run({"--event-log-handler", "null"}, {});
   REQUIRE_MESSAGE(quiet->Wait() == 0, quiet->Describe());
   CHECK(quiet->err().empty());
 }

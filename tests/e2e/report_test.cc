@@ -23,7 +23,7 @@ TEST_CASE("report: the first failure's exception is in every node's report") {
   const std::vector<std::string> steps = {"error-file:" + Recorded("ValueError: boom") + "@3",
                                           "exit:9@3", "wait"};
   // With a folder that keeps the error files.
-  const std::vector<std::string> options = job.NodeOptions(2, "2", {"--log_dir=" + job.File("l")});
+  const std::vector<std::string> options = job.NodeOptions(2, "2", {"--log-dir=" + job.File("l")});
   auto a = job.Run(options, steps);
   auto b = job.Run(options, steps);
   REQUIRE_MESSAGE(a->Wait() == 9, a->Describe());
@@ -44,7 +44,7 @@ TEST_CASE("report: an error file for which nobody named a folder goes with the j
   const std::string temp = job.File("temp"), own = job.File("own.json");
   std::filesystem::create_directory(temp);
   auto ddprun =
-      job.Run({"--nproc_per_node=2"}, {"error-file:" + Recorded("ValueError: boom"), "exit:9"},
+      job.Run({"--nproc-per-node=2"}, {"error-file:" + Recorded("ValueError: boom"), "exit:9"},
               {.env = {{"TMPDIR", temp}, {"TORCHELASTIC_ERROR_FILE", own}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 9, ddprun->Describe());
   CHECK(ddprun->err() == Contains("  error_file: <N/A>\n  traceback : Traceback (most recent"));
@@ -55,7 +55,7 @@ TEST_CASE("report: an error file for which nobody named a folder goes with the j
 TEST_CASE("report: workers that say the same share an entry, one that only was stopped has none") {
   Job job;
   auto ddprun =
-      job.Run({"--nproc_per_node=5"},
+      job.Run({"--nproc-per-node=5"},
               {"error-file:" + Recorded("ValueError: boom") + "@0",
                "error-file:" + Recorded("ValueError: boom") + "@1",
                "error-file:" + Recorded("ValueError: boom") + "@2",
@@ -73,7 +73,7 @@ TEST_CASE("report: who started ddprun finds the first error file, with the exit 
   Job job;
   const std::string own = job.File("own.json");
   std::ofstream(own) << "of an earlier job";
-  auto ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1"},
+  auto ddprun = job.Run({"--nproc-per-node=2", "--max-restarts=1"},
                         {"error-file:" + Recorded("first") + "@1#0",
                          "error-file:" + Recorded("last") + "@1#1", "die:9@1", "wait"},
                         {.env = {{"TORCHELASTIC_ERROR_FILE", own}}});

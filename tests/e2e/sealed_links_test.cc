@@ -93,15 +93,15 @@ struct Nodes {
   }
   Node Run(int host, const std::vector<std::string>& trust, int without = -1,
            const std::string& until = "") {
-    std::vector<std::string> argv = {Runfile("ddprun"), "--nnodes=2", "--nproc_per_node=1",
-                                     "--rdzv_id=" + job.id(),
-                                     "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    std::vector<std::string> argv = {Runfile("ddprun"), "--nnodes=2", "--nproc-per-node=1",
+                                     "--rdzv-id=" + job.id(),
+                                     "--rdzv-endpoint=" + hosts->Address(1) + ":29400"};
     argv.insert(argv.end(), trust.begin(), trust.end());
     argv.insert(argv.end(), {Runfile("tests/e2e/summing_worker"), std::to_string(without), until});
     return job.RunProgram(argv,
                           {.env = {{"DDPRUN_LOG_LEVEL", "trace"}}, .netns = hosts->Name(host)});
   }
-  std::vector<std::string> Token() const { return {"--token_file=" + token_file}; }
+  std::vector<std::string> Token() const { return {"--token-file=" + token_file}; }
 
   std::unique_ptr<Hosts> hosts;
   Job job;
@@ -161,9 +161,9 @@ TEST_CASE("sealed links: own certificates seal them, too") {
   const Certificate authority = MakeAuthority();
   const auto files = [&](const std::string& name) -> std::vector<std::string> {
     const Certificate own = MakeServerCertificate(authority, "DNS:" + name, -7200, 3600);
-    return {"--tls_cert=" + WriteFile(nodes->job.File(name + ".cert"), own.certificate),
-            "--tls_key=" + WriteFile(nodes->job.File(name + ".key"), own.key, 0600),
-            "--tls_ca=" + WriteFile(nodes->job.File(name + ".ca"), authority.certificate)};
+    return {"--tls-cert=" + WriteFile(nodes->job.File(name + ".cert"), own.certificate),
+            "--tls-key=" + WriteFile(nodes->job.File(name + ".key"), own.key, 0600),
+            "--tls-ca=" + WriteFile(nodes->job.File(name + ".ca"), authority.certificate)};
   };
   Sniffer sniffer(nodes->hosts->Name(2));
   const Node a = nodes->Run(1, files("a")), b = nodes->Run(2, files("b"));

@@ -14,7 +14,7 @@ using Node = std::unique_ptr<Subprocess>;
 // Two workers that count `signal`, until SIGUSR2.
 Node Start(Job& job, int signal) {
   const std::string number = std::to_string(signal);
-  Node ddprun = job.Run({"--nproc_per_node=2", "--shutdown_timeout=6000"},
+  Node ddprun = job.Run({"--nproc-per-node=2", "--shutdown-timeout=6000"},
                         {"block:12", "block:" + number, "touch:" + job.File("up{rank}"),
                          "count:" + number, "touch:" + job.File("counted{rank}")});
   for (const char* up : {"up0", "up1"}) REQUIRE_MESSAGE(job.WaitForFile(up), ddprun->Describe());

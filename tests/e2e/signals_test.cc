@@ -29,7 +29,7 @@ void Hurry(const Node& node, int signal) {
 constexpr int kAll[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
 // Long enough that only a signal can end a worker that is deaf to the first.
-constexpr char kNoGrace[] = "--shutdown_timeout=6000";
+constexpr char kNoGrace[] = "--shutdown-timeout=6000";
 const Strings kDeaf = {"ignore:2", "ignore:3", "ignore:15"};
 
 Strings operator+(Strings a, const Strings& b) {
@@ -50,7 +50,7 @@ void CheckEndsWith(const Node& node, int exit_code) {
 TEST_CASE("signals: before the endpoint is there they end the wait for it") {
   for (const int signal : kAll) {
     Job job;
-    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), {"wait"});
+    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv-conf=is_host=0"}), {"wait"});
     REQUIRE_MESSAGE(client->WaitForErr("waiting for the coordinator"), client->Describe());
     client->Signal(signal);
     CheckEndsWith(client, 128 + signal);
@@ -61,7 +61,7 @@ TEST_CASE("signals: during the first rendezvous they end the wait of a host and 
   for (const int signal : kAll) {
     Job job;
     const Node host = job.Run(job.NodeOptions(1, "3"), {"wait"});
-    const Node client = job.Run(job.NodeOptions(1, "3", {"--rdzv_conf=is_host=0"}), {"wait"});
+    const Node client = job.Run(job.NodeOptions(1, "3", {"--rdzv-conf=is_host=0"}), {"wait"});
     REQUIRE_MESSAGE(client->WaitForErr("2 of 3 nodes"), client->Describe());
     client->Signal(signal);
     CheckEndsWith(client, 128 + signal);
@@ -73,7 +73,7 @@ TEST_CASE("signals: during the first rendezvous they end the wait of a host and 
 TEST_CASE("signals: between the first spawn and the last, a second one kills what was started") {
   for (const int signal : {SIGINT, SIGTERM}) {
     Job job(kGatedDdprun);
-    const Node ddprun = job.Run({"--nproc_per_node=4", kNoGrace},
+    const Node ddprun = job.Run({"--nproc-per-node=4", kNoGrace},
                                 kDeaf + Strings{"touch:" + job.File("up{rank}"), "wait"},
                                 {.env = {{kSpawnGate, job.File("never")}}});
     REQUIRE(job.WaitForFile("up0"));
@@ -96,7 +96,7 @@ TEST_CASE("signals: while running they reach the workers as they are, a second o
       steps.insert(steps.begin(), ignore + "@1");
       if (other != signal) steps.insert(steps.begin(), ignore + "@0");
     }
-    const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace}, steps);
+    const Node ddprun = job.Run({"--nproc-per-node=2", kNoGrace}, steps);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));
     SendAndAwaitWord(ddprun, signal);
@@ -123,7 +123,7 @@ TEST_CASE("signals: an order that comes twice leaves the workers their grace, a 
     for (const bool is_hurried : {false, true}) {
       Job job;
       const Node ddprun =
-          job.Run({"--nproc_per_node=2", kNoGrace}, SavingOn(job, SIGTERM), kTalkative);
+          job.Run({"--nproc-per-node=2", kNoGrace}, SavingOn(job, SIGTERM), kTalkative);
       for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
       ddprun->Signal(SIGTERM);
       REQUIRE_MESSAGE(ddprun->WaitForOut("saving\nsaving\n"), ddprun->Describe());
@@ -161,7 +161,7 @@ TEST_CASE("signals: an order that a front end passes on leaves the workers their
   for (const std::string name : {"timeout", "shell"}) {
     Job job;
     Strings argv = Strings{"/usr/bin/setsid"} + FrontEnd(name) +
-                   Strings{Runfile("ddprun"), "--nproc_per_node=2", kNoGrace,
+                   Strings{Runfile("ddprun"), "--nproc-per-node=2", kNoGrace,
                            Runfile("tests/e2e/toy_worker")} +
                    SavingOn(job, SIGTERM);
     const Node front = job.RunProgram(argv, kTalkative);
@@ -180,7 +180,7 @@ TEST_CASE("signals: an order that a front end passes on leaves the workers their
 TEST_CASE("signals: the program of a wrapper with a trap hears of a stop at once") {
   Job job;
   // Half of the grace, after which the whole group is told, is longer than the test waits.
-  auto ddprun = job.RunRaw({"--standalone", "--nproc_per_node=2", "--shutdown_timeout=600",
+  auto ddprun = job.RunRaw({"--standalone", "--nproc-per-node=2", "--shutdown-timeout=600",
                             "/bin/sh", "-c", "trap 'echo cleanup' TERM; \"$@\"; echo ended", "sh",
                             Runfile("tests/e2e/toy_worker"), "block:15", "print:ready {rank}",
                             "await:15", "print:saved {rank}"});
@@ -201,7 +201,7 @@ TEST_CASE("signals: a wrapper's program that is stopped is continued, and ends b
       "(while [ \"$$(cut -d ' ' -f 3 /proc/$$$$/stat)\" != T ]; do :; done; echo still) & "
       "kill -STOP $$$$; exec sleep 600";
   auto ddprun =
-      job.RunRaw({"--standalone", "--nproc_per_node=1", "--shutdown_timeout=600", "/bin/sh", "-c",
+      job.RunRaw({"--standalone", "--nproc-per-node=1", "--shutdown-timeout=600", "/bin/sh", "-c",
                   "trap 'echo cleanup' TERM; \"$@\"; echo ended", "sh", "/bin/sh", "-c", program});
   REQUIRE_MESSAGE(ddprun->WaitForOut("still\n"), ddprun->Describe());
   ddprun->Signal(SIGTERM);
@@ -212,7 +212,7 @@ TEST_CASE("signals: a wrapper's program that is stopped is continued, and ends b
 TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") {
   for (const int signal : {SIGINT, SIGTERM}) {
     Job job;
-    const Node ddprun = job.Run({"--nproc_per_node=2", kNoGrace},
+    const Node ddprun = job.Run({"--nproc-per-node=2", kNoGrace},
                                 kDeaf + Strings{"touch:" + job.File("up{rank}"),
                                                 "until:" + job.File("up1"), "exit:3@0", "wait"},
                                 {.env = {{"DDPRUN_LOG_LEVEL", "info"}}});
@@ -236,7 +236,7 @@ TEST_CASE("signals: while a failed job is being stopped they end with 128 + n") 
 TEST_CASE("signals: any number of them ends with the code of the first, never with an abort") {
   Job job;
   const Strings steps = kDeaf + Strings{"touch:" + job.File("up{rank}"), "wait"};
-  const Node ddprun = job.Run({"--nproc_per_node=3", kNoGrace}, steps);
+  const Node ddprun = job.Run({"--nproc-per-node=3", kNoGrace}, steps);
   for (const char* up : {"up0", "up1", "up2"}) REQUIRE(job.WaitForFile(up));
   ddprun->Signal(SIGINT);
   REQUIRE_MESSAGE(ddprun->WaitForErr("SIGINT: stopping ranks 0-2; SIGKILL comes in 6000 s; SIGQUIT "
@@ -259,7 +259,7 @@ TEST_CASE("signals: while the old group is stopped for a restart they end the jo
       const Strings steps =
           kDeaf + Strings{"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("up1.0"),
                           "die:9@0#0", "until:" + job.File("go")};
-      const Node ddprun = job.Run({"--nproc_per_node=2", "--max_restarts=1", kNoGrace}, steps);
+      const Node ddprun = job.Run({"--nproc-per-node=2", "--max-restarts=1", kNoGrace}, steps);
       REQUIRE(job.WaitForFile("up1.0"));
       REQUIRE_MESSAGE(ddprun->WaitForErr("stopping this node's workers"), ddprun->Describe());
       SendAndAwaitWord(ddprun, signal);
@@ -284,7 +284,7 @@ TEST_CASE("signals: those named by --signals_to_handle stop the job and reach th
     const Strings steps = {"env:TORCHELASTIC_SIGNALS_TO_HANDLE", "touch:" + job.File("up{rank}"),
                            "wait"};
     const Node ddprun =
-        job.Run({"--nproc_per_node=2", "--signals_to_handle=SIGALRM,SIGUSR1", kNoGrace}, steps);
+        job.Run({"--nproc-per-node=2", "--signals-to-handle=SIGALRM,SIGUSR1", kNoGrace}, steps);
     REQUIRE(job.WaitForFile("up0"));
     REQUIRE(job.WaitForFile("up1"));
     SendAndAwaitWord(ddprun, signal);
@@ -304,10 +304,10 @@ void SignalWhileARoundForms(int waiting_rank, int signal) {
   const Strings steps =
       kDeaf + Strings{"touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("up0.0"),
                       "until:" + job.File("up1.0"), "die:9@" + waiting + "#0", "wait"};
-  const Strings options = {"--max_restarts=1", kNoGrace};
+  const Strings options = {"--max-restarts=1", kNoGrace};
   const Node host = job.Run(job.NodeOptions(1, "2", options), steps);
   const Node client =
-      job.Run(job.NodeOptions(1, "2", options + Strings{"--rdzv_conf=is_host=0"}), steps);
+      job.Run(job.NodeOptions(1, "2", options + Strings{"--rdzv-conf=is_host=0"}), steps);
   const Node& joined = waiting_rank == 0 ? host : client;
   const Node& stopping = waiting_rank == 0 ? client : host;
   REQUIRE_MESSAGE(joined->WaitForErr("to join again"), joined->Describe(), stopping->Describe());
@@ -336,7 +336,7 @@ TEST_CASE("signals: a node that has succeeded and waits for the verdict ends wit
     Job job;
     const Strings steps = {"touch:" + job.File("up{rank}"), "exit:0@1", "wait"};
     const Node host = job.Run(job.NodeOptions(1), steps);
-    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps,
+    const Node client = job.Run(job.NodeOptions(1, "2", {"--rdzv-conf=is_host=0"}), steps,
                                 {.env = {{"DDPRUN_LOG_LEVEL", "debug"}}});
     REQUIRE_MESSAGE(job.WaitForFile("up0"), host->Describe());
     REQUIRE_MESSAGE(client->WaitForErr("reporting success"), client->Describe());
@@ -353,7 +353,7 @@ TEST_CASE(
     Job job;
     const auto ddprun =
         job.RunProgram({"/bin/sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh", Runfile("ddprun"),
-                        "--standalone", "--shutdown_timeout=6000", Runfile("tests/e2e/toy_worker"),
+                        "--standalone", "--shutdown-timeout=6000", Runfile("tests/e2e/toy_worker"),
                         "touch:" + job.File("up"), "wait"});
     REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
     ddprun->Signal(signal);

@@ -32,7 +32,7 @@ TEST_CASE("site file: it gives options to a job, and the log says which") {
   auto ddprun =
       job.Run({}, {"exit:3"}, {.env = {{"DDPRUN_SITE_FILE", site}, {"DDPRUN_LOG_LEVEL", "info"}}});
   CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
-  CHECK(ddprun->err() == Contains("defaults of " + site + ": --nproc_per_node=2 --report_file=" +
+  CHECK(ddprun->err() == Contains("defaults of " + site + ": --nproc-per-node=2 --report-file=" +
                                   job.File("report") + "\n"));
   CHECK(ReadFile(job.File("report")) == Contains("\"exit_code\""));
 }

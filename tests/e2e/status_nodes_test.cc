@@ -71,7 +71,7 @@ TEST_CASE("status: every node, and who asks from outside, knows what failed on a
   const ControlFolder folders[2];
   std::vector<Node> nodes;
   Strings options = job.NodeOptions(2, "2");
-  options.push_back("--max_restarts=1");
+  options.push_back("--max-restarts=1");
   for (int i = 0; i < 2; ++i) {
     nodes.push_back(RunReporting(
         job, folders[i], options,
@@ -178,7 +178,7 @@ TEST_CASE("status: a dump names the ranks of a node that stands still") {
   const ControlFolder folders[2];
   // A dump waits longer for it than a job does by default.
   const auto nodes =
-      TwoNodes(job, folders, {"--rdzv_conf=keep_alive_interval=20,keep_alive_max_attempt=3"},
+      TwoNodes(job, folders, {"--rdzv-conf=keep_alive_interval=20,keep_alive_max_attempt=3"},
                {"steps:" + job.File("go")});
   nodes[1]->Signal(SIGSTOP);
   const Told dump = Ask(job, folders[0], {"dump", "--dir", job.File("")});
@@ -212,14 +212,14 @@ TEST_CASE("status: where the coordinator's node stands still the others say what
 TEST_CASE("status: a node whose agent was killed is lost, and the job forms anew") {
   Job job;
   const ControlFolder folders[2];
-  auto nodes = TwoNodes(job, folders, {"--max_restarts=3"}, {"steps:" + job.File("go")});
+  auto nodes = TwoNodes(job, folders, {"--max-restarts=3"}, {"steps:" + job.File("go")});
   nodes[1]->Signal(SIGKILL);
   CHECK(nodes[1]->Wait() == 128 + SIGKILL);
   const Told told = AskUntil(job, folders[0], {"status"}, Shows("forming: 1 of 2 nodes, "));
   CHECK(told.out == Contains("lost node: "));
   CHECK(told.out == Contains(" is lost: "));
   CHECK_MESSAGE(told.code == 1, told.Describe());
-  nodes[1] = RunReporting(job, folders[1], job.NodeOptions(2, "2", {"--max_restarts=3"}),
+  nodes[1] = RunReporting(job, folders[1], job.NodeOptions(2, "2", {"--max-restarts=3"}),
                           {"steps:" + job.File("go")});
   const json seen = StatusUntil(
       job, folders[1], [](const json& now) { return now["round"] == 2 && HaveStepped(now, 4); });
@@ -231,14 +231,14 @@ TEST_CASE("status: a node whose agent was killed is lost, and the job forms anew
 TEST_CASE("status: where the coordinator's agent was killed the survivor names the node, with 1") {
   Job job;
   const ControlFolder folders[2];
-  auto nodes = TwoNodes(job, folders, {"--max_restarts=3"}, {"steps:" + job.File("go")});
+  auto nodes = TwoNodes(job, folders, {"--max-restarts=3"}, {"steps:" + job.File("go")});
   nodes[0]->Signal(SIGKILL);
   CHECK(nodes[0]->Wait() == 128 + SIGKILL);
   const Told told = AskUntil(job, folders[1], {"status"},
                              Shows(" is lost: the coordinator's process there is gone"));
   CHECK_MESSAGE(told.code == 1, told.Describe());
   CHECK(told.out == Contains("lost node: node "));
-  nodes[0] = RunReporting(job, folders[0], job.NodeOptions(2, "2", {"--max_restarts=3"}),
+  nodes[0] = RunReporting(job, folders[0], job.NodeOptions(2, "2", {"--max-restarts=3"}),
                           {"steps:" + job.File("go")});
   AskUntil(job, folders[1], {"status"}, [](const Told& again) { return again.code == 0; });
   job.Touch("go");
@@ -291,7 +291,7 @@ TEST_CASE("status: a node that died with the coordinator is missed when that is 
   REQUIRE_MESSAGE(coordinator->WaitForErr("listening on "), coordinator->Describe());
   // Its return time does not end while the test runs.
   std::vector<Node> nodes =
-      TwoNodes(job, folders, {"--rdzv_conf=keep_alive_interval=100,keep_alive_max_attempt=6"},
+      TwoNodes(job, folders, {"--rdzv-conf=keep_alive_interval=100,keep_alive_max_attempt=6"},
                {"steps:" + job.File("go")});
   for (const Node* dead : {&coordinator, &nodes[1]}) {
     (*dead)->Signal(SIGKILL);
@@ -319,7 +319,7 @@ TEST_CASE("status: a coordinator that is none, or not there, is told of with 2")
   CHECK(
       told.err ==
       Contains("ask the coordinator at " + job.endpoint() +
-               ": Connection refused; if the job has not ended: is this its --rdzv_endpoint, and"));
+               ": Connection refused; if the job has not ended: is this its --rdzv-endpoint, and"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr char kPython[] = "/usr/bin/python3";
 TEST_CASE("status: it shows the ranks of a job on one node, and how its steps go on") {
   Job job;
   const ControlFolder folder;
-  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=4", "--rdzv_id=digits"},
+  const auto ddprun = RunReporting(job, folder, {"--nproc-per-node=4", "--rdzv-id=digits"},
                                    {"err:hello of {rank}", "steps:" + job.File("go")});
   const json before =
       StatusUntil(job, folder, [](const json& seen) { return HaveStepped(seen, 4); });
@@ -70,7 +70,7 @@ TEST_CASE("status: a rank's last line is the one that a progress bar has written
   Job job;
   const ControlFolder folder;
   const std::string bars = WriteFile(job.File("bars"), "begin\n\r 10 %\r 20 %\x1b[K\r\n");
-  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=1"},
+  const auto ddprun = RunReporting(job, folder, {"--nproc-per-node=1"},
                                    {"err-file:" + bars, "until:" + job.File("go")});
   StatusUntil(job, folder, [](const json& now) {
     const std::vector<json> ranks = RanksOf(now);
@@ -83,7 +83,7 @@ TEST_CASE("status: a rank's last line is the one that a progress bar has written
 TEST_CASE("status: --json shows what a group of ranks waits for") {
   Job job;
   const ControlFolder folder;
-  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=1"},
+  const auto ddprun = RunReporting(job, folder, {"--nproc-per-node=1"},
                                    {"open:dp", "step:1", "call:1", "until:" + job.File("go")});
   const json seen = StatusUntil(job, folder, [](const json& now) {
     return HaveStepped(now, 1) && !RanksOf(now)[0]["groups"].empty();
@@ -104,7 +104,7 @@ TEST_CASE("status: a program that reports nothing is well, and said to report no
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=2"}, {"until:" + job.File("go")});
+      RunReporting(job, folder, {"--nproc-per-node=2"}, {"until:" + job.File("go")});
   const Told told = AskUntil(job, folder, {"status"}, Shows("(the program reports no steps)"));
   CHECK_MESSAGE(told.code == 0, told.Describe());
   CHECK(told.out == Contains("running: round 1, 1 node, 2 ranks, up "));
@@ -127,7 +127,7 @@ TEST_CASE("status: steps that a program in Python reports are shown") {
   const std::string package = Runfile("python/ddprun/__init__.py");
   const std::string path = package.substr(0, package.size() - 18);
   const auto ddprun =
-      job.RunRaw({"--nproc_per_node=2", script, job.File("go")},
+      job.RunRaw({"--nproc-per-node=2", script, job.File("go")},
                  folder.Here({.env = {{"PYTHON_EXEC", kPython}, {"PYTHONPATH", path}}}));
   const json seen = StatusUntil(job, folder, [](const json& now) {
     return HaveStepped(now, 2) && !now["samples_per_s"].is_null();
@@ -150,8 +150,8 @@ TEST_CASE("status: of several jobs the one that is named is shown, and without a
   Job job;
   const ControlFolder folder;
   const Strings steps = {"step:{rank}7", "until:" + job.File("go")};
-  const auto a = RunReporting(job, folder, {"--rdzv_id=llama-7b", "--nproc_per_node=1"}, steps);
-  const auto b = RunReporting(job, folder, {"--rdzv_id=llama-70b", "--nproc_per_node=2"}, steps);
+  const auto a = RunReporting(job, folder, {"--rdzv-id=llama-7b", "--nproc-per-node=1"}, steps);
+  const auto b = RunReporting(job, folder, {"--rdzv-id=llama-70b", "--nproc-per-node=2"}, steps);
   const Told list = ListWhenBothRun(job, folder);
   CHECK(list.code == 0);
   for (const json& each : list.json()) {
@@ -205,8 +205,8 @@ TEST_CASE("status: jobs with one id are told apart by their sockets, which name 
   Job job;
   const ControlFolder folder;
   const Strings steps = {"step:{rank}7", "until:" + job.File("go")};
-  const auto a = RunReporting(job, folder, {"--rdzv_id=twin", "--nproc_per_node=1"}, steps);
-  const auto b = RunReporting(job, folder, {"--rdzv_id=twin", "--nproc_per_node=2"}, steps);
+  const auto a = RunReporting(job, folder, {"--rdzv-id=twin", "--nproc-per-node=1"}, steps);
+  const auto b = RunReporting(job, folder, {"--rdzv-id=twin", "--nproc-per-node=2"}, steps);
   ListWhenBothRun(job, folder);
   const Strings sockets = folder.Sockets();
   REQUIRE(sockets.size() == 2);
@@ -290,7 +290,7 @@ TEST_CASE("status: a list beside several stopped agents shows what runs, and nam
   const ControlFolder folder;
   std::vector<std::unique_ptr<Subprocess>> agents;
   for (int i = 0; i < 4; ++i) {
-    agents.push_back(RunReporting(job, folder, {"--rdzv_id=run-" + std::to_string(i)},
+    agents.push_back(RunReporting(job, folder, {"--rdzv-id=run-" + std::to_string(i)},
                                   {"until:" + job.File("go")}));
   }
   AskUntil(job, folder, {"list"}, [](const Told& told) {
@@ -318,7 +318,7 @@ TEST_CASE("status: after a failure the ranks of the new round are shown, and wha
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=2", "--max_restarts=2"},
+      RunReporting(job, folder, {"--nproc-per-node=2", "--max-restarts=2"},
                    {"step:5#0", "err:out of luck@1#0", "exit:3@1#0",
                     "until:" + job.File("never") + "#0", "step:6", "until:" + job.File("go")});
   const json seen = StatusUntil(job, folder, [](const json& now) {

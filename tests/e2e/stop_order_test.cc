@@ -38,16 +38,16 @@ until [ -e helper_told ]; do sleep 0.01; done
 Node Start(Job& job, const char* script, std::vector<std::string> options, const char* how = "") {
   const std::string path = job.File("worker.sh");
   WriteFile(path, script);
-  options.insert(options.end(), {"--no_python", "/bin/bash", path, job.File("."), how});
+  options.insert(options.end(), {"--no-python", "/bin/bash", path, job.File("."), how});
   return job.RunRaw(std::move(options));
 }
 
 // Long enough that half of it never comes.
-constexpr char kLongGrace[] = "--shutdown_timeout=6000";
+constexpr char kLongGrace[] = "--shutdown-timeout=6000";
 
 TEST_CASE("stop order: a worker that is stopped can still use its helpers") {
   Job job;
-  const Node ddprun = Start(job, kSavesWithHelper, {"--nproc_per_node=2", kLongGrace});
+  const Node ddprun = Start(job, kSavesWithHelper, {"--nproc-per-node=2", kLongGrace});
   for (const char* up : {"up.0.0", "up.1.0"}) REQUIRE(job.WaitForFile(up));
   ddprun->Signal(SIGTERM);
   CHECK_MESSAGE(ddprun->Wait() == 128 + SIGTERM, ddprun->Describe());
@@ -58,14 +58,14 @@ TEST_CASE("stop order: a worker that is stopped can still use its helpers") {
 TEST_CASE("stop order: so can one that is stopped for a restart") {
   Job job;
   const Node ddprun = Start(job, kSavesWithHelper,
-                            {"--nproc_per_node=2", "--max_restarts=1", kLongGrace}, "rank 1 fails");
+                            {"--nproc-per-node=2", "--max-restarts=1", kLongGrace}, "rank 1 fails");
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ReadFile(job.File("saved.0.0")) == "batch\n");
 }
 
 TEST_CASE("stop order: at half of the grace the helpers are told, and the worker not again") {
   Job job;
-  const Node ddprun = Start(job, kGoesOn, {"--shutdown_timeout=8"});
+  const Node ddprun = Start(job, kGoesOn, {"--shutdown-timeout=8"});
   REQUIRE(job.WaitForFile("up"));
   ddprun->Signal(SIGTERM);
   CHECK_MESSAGE(ddprun->Wait() == 128 + SIGTERM, ddprun->Describe());

@@ -1,4 +1,4 @@
-// --preempt_signal and --requeue_code: workers are asked to save and stop by a flag that they poll.
+// --preempt-signal and --requeue-code: workers are asked to save and stop by a flag that they poll.
 #include <signal.h>
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ using Node = std::unique_ptr<Subprocess>;
 using Strings = std::vector<std::string>;
 
 constexpr char kAsked[] = "SIGUSR1: asked the workers of this node for a graceful stop\n";
-constexpr char kRequeue[] = "ddprun: exit code 99: graceful stop by SIGUSR1 (--requeue_code)\n";
+constexpr char kRequeue[] = "ddprun: exit code 99: graceful stop by SIGUSR1 (--requeue-code)\n";
 
 // As Slurm does it: to ddprun, its guardian and its workers.
 void SignalAll(const Job& job, int signal) {
@@ -26,8 +26,8 @@ void SignalAll(const Job& job, int signal) {
 TEST_CASE("stop request: workers read it, nobody dies of the signal, and the code says requeue") {
   for (const bool has_log_dir : {false, true}) {
     Job job;
-    Strings options = {"--nproc_per_node=2", "--preempt_signal=USR1", "--requeue_code=99"};
-    if (has_log_dir) options.push_back("--log_dir=" + job.File("logs"));
+    Strings options = {"--nproc-per-node=2", "--preempt-signal=USR1", "--requeue-code=99"};
+    if (has_log_dir) options.push_back("--log-dir=" + job.File("logs"));
     const Node ddprun =
         job.Run(options, {"env:DDPRUN_STOP_FILE@0", "touch:" + job.File("up{rank}"), "asked"});
     for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
@@ -73,7 +73,7 @@ TEST_CASE("stop request: the code is the job's own without --requeue_code, or wh
 TEST_CASE("stop request: a node that waits for others ends with the code at once") {
   Job job;
   const Node ddprun = job.Run(
-      job.NodeOptions(1, "2", {"--preempt_signal=USR1", "--requeue_code=99"}), {"touch:ran"});
+      job.NodeOptions(1, "2", {"--preempt-signal=USR1", "--requeue-code=99"}), {"touch:ran"});
   AwaitMissingNodes(*ddprun);
   ddprun->Signal(SIGUSR1);
   CHECK_MESSAGE(ddprun->Wait() == 99, ddprun->Describe());
@@ -83,7 +83,7 @@ TEST_CASE("stop request: a node that waits for others ends with the code at once
 TEST_CASE("stop request: it holds for the workers of later rounds, and is said once") {
   Job job;
   const Node ddprun =
-      job.Run({"--max_restarts=1", "--preempt_signal=10", "--requeue_code=99"},
+      job.Run({"--max-restarts=1", "--preempt-signal=10", "--requeue-code=99"},
               {"touch:" + job.File("up"), "until:" + job.File("go"), "die:9#0", "poll"});
   REQUIRE(job.WaitForFile("up"));
   ddprun->Signal(SIGUSR1);
@@ -98,7 +98,7 @@ TEST_CASE("stop request: it holds for the workers of later rounds, and is said o
 TEST_CASE("stop request: the first SIGTERM asks, a later one stops, SIGQUIT kills") {
   Job job;
   const Node ddprun = job.Run(
-      {"--preempt_signal=TERM", "--shutdown_timeout=6000"},
+      {"--preempt-signal=TERM", "--shutdown-timeout=6000"},
       {"ignore:15", "touch:" + job.File("up"), "asked", "touch:" + job.File("read"), "wait"});
   REQUIRE(job.WaitForFile("up"));
   ddprun->Signal(SIGTERM);
@@ -126,7 +126,7 @@ TEST_CASE("stop request: the flag is there without the option, and is not that o
 
 TEST_CASE("stop request: the file of a killed agent goes, too") {
   Job job;
-  const Node ddprun = job.Run({"--preempt_signal=USR1"},
+  const Node ddprun = job.Run({"--preempt-signal=USR1"},
                               {"env:DDPRUN_STOP_FILE", "touch:" + job.File("up"), "wait"});
   REQUIRE(job.WaitForFile("up"));
   REQUIRE(ddprun->WaitForOut("\n"));
@@ -141,7 +141,7 @@ TEST_CASE("stop request: the file of a killed agent goes, too") {
 
 TEST_CASE("stop request: the file is in memory, wherever TMPDIR is") {
   Job job;
-  const Node ddprun = job.Run({"--preempt_signal=USR1"}, {"env:DDPRUN_STOP_FILE"},
+  const Node ddprun = job.Run({"--preempt-signal=USR1"}, {"env:DDPRUN_STOP_FILE"},
                               {.env = {{"TMPDIR", job.File("")}}});
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->out() == Contains("DDPRUN_STOP_FILE=/dev/shm/ddprun_"));
@@ -159,7 +159,7 @@ TEST_CASE("stop request: where the file cannot be made the job runs, and one war
     return SkipTest("no mount namespace here: " + mounted->err());
   }
   const Node ddprun =
-      run({Runfile("ddprun"), "--preempt_signal=USR1", "--log_dir=" + job.File("logs"),
+      run({Runfile("ddprun"), "--preempt-signal=USR1", "--log-dir=" + job.File("logs"),
            Runfile("tests/e2e/toy_worker"), "env:DDPRUN_STOP_FILE", "touch:" + job.File("up"),
            "until:" + job.File("go")});
   REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
@@ -173,7 +173,7 @@ TEST_CASE("stop request: where the file cannot be made the job runs, and one war
   CHECK(
       ddprun->err() ==
       Contains(
-          "ddprun: warning: --preempt_signal: the workers cannot be asked for a graceful stop: "));
+          "ddprun: warning: --preempt-signal: the workers cannot be asked for a graceful stop: "));
 }
 
 }  // namespace

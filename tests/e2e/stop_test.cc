@@ -35,7 +35,7 @@ TEST_CASE("stop: the workers of a job get SIGTERM and their grace, and it ends w
   Job job;
   const ControlFolder folder;
   // Block first: a stop may come before they wait.
-  const Node ddprun = RunToy(job, folder, {"--nproc_per_node=2", "--rdzv_id=digits"},
+  const Node ddprun = RunToy(job, folder, {"--nproc-per-node=2", "--rdzv-id=digits"},
                              {"block:15", "touch:" + job.File("up{rank}"), "await:15",
                               "until:" + job.File("saved"), "touch:" + job.File("bye{rank}")});
   for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
@@ -54,7 +54,7 @@ TEST_CASE("stop: the workers of a job get SIGTERM and their grace, and it ends w
 TEST_CASE("stop: workers that do not end are killed after --shutdown_timeout") {
   Job job;
   const ControlFolder folder;
-  const Node ddprun = RunToy(job, folder, {"--nproc_per_node=1", "--shutdown_timeout=1"},
+  const Node ddprun = RunToy(job, folder, {"--nproc-per-node=1", "--shutdown-timeout=1"},
                              {"ignore:15", "touch:" + job.File("up"), "wait"});
   REQUIRE(job.WaitForFile("up"));
   folder.Socket();
@@ -68,7 +68,7 @@ TEST_CASE("stop: from either node it ends both, with 143 and the reason") {
     const ControlFolder folders[2];
     std::vector<Node> nodes;
     for (const ControlFolder& folder : folders) {
-      nodes.push_back(RunToy(job, folder, job.NodeOptions(2, "2", {"--max_restarts=3"}), {"wait"}));
+      nodes.push_back(RunToy(job, folder, job.NodeOptions(2, "2", {"--max-restarts=3"}), {"wait"}));
     }
     for (const ControlFolder& folder : folders) AwaitRunning(job, folder, 4);
     const Told told = Ask(job, folders[asked], {"stop"});
@@ -104,12 +104,12 @@ TEST_CASE("stop: after --graceful a stop still ends a job whose workers do not p
   Job job;
   const ControlFolder folder;
   const Node ddprun =
-      RunToy(job, folder, {"--nproc_per_node=1"}, {"touch:" + job.File("up"), "wait"});
+      RunToy(job, folder, {"--nproc-per-node=1"}, {"touch:" + job.File("up"), "wait"});
   REQUIRE(job.WaitForFile("up"));
   folder.Socket();
-  const Told old = Ask(job, folder, {"stop", "--after_step"});
+  const Told old = Ask(job, folder, {"stop", "--after-step"});
   CHECK_MESSAGE(old.code == 0, old.Describe());
-  CHECK(old.err == Contains("ddprun: warning: --after_step is an old name: "));
+  CHECK(old.err == Contains("ddprun: warning: --after-step is an old name: "));
   REQUIRE_MESSAGE(
       ddprun->WaitForErr("ddprun: no rank has looked for the graceful stop in 10 s: a "
                          "program has to call ShouldStop() or ddprun.should_stop() after each "
@@ -126,7 +126,7 @@ TEST_CASE("stop: --now kills the workers on all nodes, also those that are being
     const ControlFolder folders[2];
     std::vector<Node> nodes;
     for (const ControlFolder& folder : folders) {
-      nodes.push_back(RunToy(job, folder, job.NodeOptions(1, "2", {"--shutdown_timeout=6000"}),
+      nodes.push_back(RunToy(job, folder, job.NodeOptions(1, "2", {"--shutdown-timeout=6000"}),
                              {"ignore:15", "touch:" + job.File("up{rank}"), "wait"}));
     }
     for (const char* up : {"up0", "up1"}) REQUIRE(job.WaitForFile(up));
@@ -155,7 +155,7 @@ TEST_CASE("stop: of a job that ends by itself it says why, and no worker is aske
   std::vector<Node> nodes;
   for (const ControlFolder& folder : folders) {
     nodes.push_back(RunToy(job, folder,
-                           job.NodeOptions(1, "2", {"--rdzv_id=digits", "--shutdown_timeout=600"}),
+                           job.NodeOptions(1, "2", {"--rdzv-id=digits", "--shutdown-timeout=600"}),
                            {"block:15", "touch:" + job.File("up{rank}"), "await:15",
                             "touch:" + job.File("told"), "until:" + job.File("saved")}));
     // The first one serves the job, and lives.
@@ -202,7 +202,7 @@ TEST_CASE(
                          "until:" + job.File("go")};
   for (const ControlFolder& folder : folders) {
     nodes.push_back(RunToy(job, folder,
-                           job.NodeOptions(2, "2", {"--max_restarts=3", "--shutdown_timeout=600"}),
+                           job.NodeOptions(2, "2", {"--max-restarts=3", "--shutdown-timeout=600"}),
                            steps));
   }
   for (const char* up : {"up0-0", "up3-0"}) REQUIRE(job.WaitForFile(up));
@@ -226,11 +226,11 @@ TEST_CASE("stop: beside an agent that does not answer no other job is chosen") {
   Job quiet;
   Job other;
   const ControlFolder folder;
-  const Node hung = RunToy(quiet, folder, {"--nproc_per_node=1", "--rdzv_id=quiet"},
+  const Node hung = RunToy(quiet, folder, {"--nproc-per-node=1", "--rdzv-id=quiet"},
                            {"touch:" + quiet.File("up"), "wait"});
   REQUIRE(quiet.WaitForFile("up"));
   folder.Socket();
-  const Node well = RunToy(other, folder, {"--nproc_per_node=1", "--rdzv_id=other"},
+  const Node well = RunToy(other, folder, {"--nproc-per-node=1", "--rdzv-id=other"},
                            {"touch:" + other.File("up"), "wait"});
   REQUIRE(other.WaitForFile("up"));
   REQUIRE(Eventually([&] { return folder.Sockets().size() == 2; }));
@@ -267,12 +267,12 @@ TEST_CASE("stop: several at once, from both nodes, are one") {
 
 // Of nodes that do not serve the rendezvous when its own node is lost. Those on the same machine
 // would.
-const Strings kGuest = {"--max_restarts=3", "--rdzv_conf=is_host=0"};
+const Strings kGuest = {"--max-restarts=3", "--rdzv-conf=is_host=0"};
 
 // Node 0 serves the rendezvous; all ranks of both run.
 std::vector<Node> TwoNodes(Job& job, const ControlFolder (&folders)[2]) {
   std::vector<Node> nodes;
-  const Strings options = job.NodeOptions(1, "2", {"--max_restarts=3"});
+  const Strings options = job.NodeOptions(1, "2", {"--max-restarts=3"});
   const Strings guest = job.NodeOptions(1, "2", kGuest);
   nodes.push_back(RunToy(job, folders[0], options, {"wait"}));
   AwaitMissingNodes(*nodes[0]);
@@ -299,7 +299,7 @@ TEST_CASE("stop: with the coordinator gone it ends the node that was asked") {
 TEST_CASE("stop: with the coordinator gone each agent of the job on the machine is asked") {
   Job job;
   const ControlFolder host, machine;
-  const Node served = RunToy(job, host, job.NodeOptions(1, "3", {"--max_restarts=3"}), {"wait"});
+  const Node served = RunToy(job, host, job.NodeOptions(1, "3", {"--max-restarts=3"}), {"wait"});
   AwaitMissingNodes(*served, 2);
   std::vector<Node> nodes;
   for (int i = 0; i < 2; ++i) {

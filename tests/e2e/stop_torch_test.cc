@@ -54,7 +54,7 @@ TEST_CASE("libddp_stop.so: PyTorch ranks stop after the same step, under ddprun 
     const std::string folder = job.File("stop");
     REQUIRE(std::filesystem::create_directory(folder));
     for (const char* rank : {"0", "1"}) MakeStopFile(folder + "/stop" + rank);
-    const std::vector<std::string> arguments = {"--standalone", "--nproc_per_node=2",
+    const std::vector<std::string> arguments = {"--standalone", "--nproc-per-node=2",
                                                 job.File("program.py"), library, folder};
     std::vector<std::string> torchrun = {torch.torchrun};
     torchrun.insert(torchrun.end(), arguments.begin(), arguments.end());

@@ -17,8 +17,8 @@ TEST_CASE("termination message: every node's names the first failure of the job"
   const std::vector<std::string> steps = {
       R"(error-file:{"message": "RuntimeError: no data left", "timestamp": 1738324800}@3)",
       "err:last words@3", "die:9@3", "wait"};
-  auto a = job.Run(job.NodeOptions(2, "2", {"--termination_message_file=" + job.File("a")}), steps);
-  auto b = job.Run(job.NodeOptions(2, "2", {"--termination_message_file=" + job.File("b")}), steps);
+  auto a = job.Run(job.NodeOptions(2, "2", {"--termination-message-file=" + job.File("a")}), steps);
+  auto b = job.Run(job.NodeOptions(2, "2", {"--termination-message-file=" + job.File("b")}), steps);
   REQUIRE_MESSAGE(a->Wait() == 137, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 137, b->Describe());
   const std::string text = ReadFile(job.File("a"));
@@ -31,7 +31,7 @@ TEST_CASE("termination message: every node's names the first failure of the job"
 TEST_CASE("termination message: a success leaves the file as it is") {
   Job job;
   std::ofstream(job.File("message")) << "as it was";
-  auto ddprun = job.Run({"--termination_message_file=" + job.File("message")}, {"exit:0"});
+  auto ddprun = job.Run({"--termination-message-file=" + job.File("message")}, {"exit:0"});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ReadFile(job.File("message")) == "as it was");
 }
@@ -39,8 +39,8 @@ TEST_CASE("termination message: a success leaves the file as it is") {
 TEST_CASE("termination message: an end without a worker's failure has its reason") {
   Job job;
   auto ddprun =
-      job.RunRaw({"--nnodes=2", "--rdzv_endpoint=" + job.endpoint(), "--rdzv_conf=join_timeout=10",
-                  "--termination_message_file=" + job.File("message"), "true"});
+      job.RunRaw({"--nnodes=2", "--rdzv-endpoint=" + job.endpoint(), "--rdzv-conf=join_timeout=10",
+                  "--termination-message-file=" + job.File("message"), "true"});
   REQUIRE_MESSAGE(ddprun->Wait() == 121, ddprun->Describe());
   const std::string text = ReadFile(job.File("message"));
   CHECK(text.find("exit code 121: ") == 0);
@@ -49,10 +49,10 @@ TEST_CASE("termination message: an end without a worker's failure has its reason
 
 TEST_CASE("termination message: a path that cannot be written is refused at the start") {
   Job job;
-  auto ddprun = job.Run({"--termination_message_file=" + job.File("no/such")},
+  auto ddprun = job.Run({"--termination-message-file=" + job.File("no/such")},
                         {"touch:" + job.File("started")});
   REQUIRE_MESSAGE(ddprun->Wait() == 120, ddprun->Describe());
-  CHECK(ddprun->err().find("ddprun: error: --termination_message_file: ") == 0);
+  CHECK(ddprun->err().find("ddprun: error: --termination-message-file: ") == 0);
   CHECK_FALSE(job.HasFile("started"));
 }
 

@@ -24,7 +24,7 @@ std::map<std::string, std::string> TimersAt(const std::string& path) {
 
 TEST_CASE("timers: a worker whose timer expires is killed, and the report names the timer") {
   Job job;
-  auto ddprun = job.Run({"--nproc_per_node=2", "--event_log_handler=console"},
+  auto ddprun = job.Run({"--nproc-per-node=2", "--event-log-handler=console"},
                         {Timer("{pid}", "load data", "1", 9) + "@1", "wait"},
                         {.env = TimersAt(job.File("fifo"))});
   REQUIRE_MESSAGE(ddprun->Wait() == 137, ddprun->Describe());
@@ -39,7 +39,7 @@ TEST_CASE("timers: a worker whose timer expires is killed, and the report names 
 TEST_CASE("timers: the job restarts after one as after any failure") {
   Job job;
   auto ddprun =
-      job.Run({"--nproc_per_node=2", "--max_restarts=1"},
+      job.Run({"--nproc-per-node=2", "--max-restarts=1"},
               {"env:TORCHELASTIC_TIMER_FILE@0#1", Timer("{pid}", "s", "1", 15) + "@1#0", "wait#0"},
               {.env = {{"TORCHELASTIC_ENABLE_FILE_TIMER", "1"}, {"TMPDIR", job.File("")}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
@@ -78,7 +78,7 @@ TEST_CASE("timers: hostile lines do no harm, and only the job's own processes ar
 TEST_CASE("timers: what is no FIFO is not replaced, and another agent's FIFO is left to it") {
   Job job;
   std::ofstream(job.File("data")) << "precious";
-  auto refused = job.Run({"--report_file=" + job.File("report")}, {"touch:" + job.File("started")},
+  auto refused = job.Run({"--report-file=" + job.File("report")}, {"touch:" + job.File("started")},
                          {.env = TimersAt(job.File("data"))});
   REQUIRE_MESSAGE(refused->Wait() == 120, refused->Describe());
   CHECK(refused->err() == Contains("ddprun: error: make a FIFO at " + job.File("data")));

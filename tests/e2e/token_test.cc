@@ -42,13 +42,13 @@ struct Nodes {
     return nodes;
   }
   Node Run(int host, std::vector<std::string> steps, std::vector<std::string> more = {}) {
-    std::vector<std::string> options = {"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=" + job.id(),
-                                        "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    std::vector<std::string> options = {"--nnodes=2", "--nproc-per-node=1", "--rdzv-id=" + job.id(),
+                                        "--rdzv-endpoint=" + hosts->Address(1) + ":29400"};
     options.insert(options.end(), more.begin(), more.end());
     return job.Run(options, std::move(steps), {.netns = hosts->Name(host)});
   }
   Node WithToken(int host, std::vector<std::string> steps, std::vector<std::string> more = {}) {
-    more.push_back("--token_file=" + token_file);
+    more.push_back("--token-file=" + token_file);
     return Run(host, std::move(steps), std::move(more));
   }
   std::string Output(int host, const std::string& script) const {
@@ -103,9 +103,9 @@ TEST_CASE("token: static jobs, whose store shares the coordinator's port, are as
   std::vector<Node> both;
   for (const int rank : {0, 1}) {
     both.push_back(
-        nodes->job.Run({"--nnodes=2", "--nproc_per_node=1", "--node_rank=" + std::to_string(rank),
-                        "--master_addr=" + nodes->hosts->Address(1), "--master_port=29500",
-                        "--token_file=" + nodes->token_file},
+        nodes->job.Run({"--nnodes=2", "--nproc-per-node=1", "--node-rank=" + std::to_string(rank),
+                        "--master-addr=" + nodes->hosts->Address(1), "--master-port=29500",
+                        "--token-file=" + nodes->token_file},
                        {"env:MASTER_ADDR", "connect"}, {.netns = nodes->hosts->Name(rank + 1)}));
   }
   CheckEndsWell(both[0], both[1]);
@@ -120,8 +120,8 @@ TEST_CASE("token: each round has its own way to the store") {
   if (nodes == nullptr) return SkipTest("no network namespaces here: " + why);
   const std::vector<std::string> steps = {"connect", "print:up {restart}", "exit:3@1#0",
                                           "until:" + nodes->job.File("go")};
-  const Node a = nodes->WithToken(1, steps, {"--max_restarts=1"});
-  const Node b = nodes->WithToken(2, steps, {"--max_restarts=1"});
+  const Node a = nodes->WithToken(1, steps, {"--max-restarts=1"});
+  const Node b = nodes->WithToken(2, steps, {"--max-restarts=1"});
   REQUIRE_MESSAGE(a->WaitForOut("up 1"), a->Describe());
   REQUIRE_MESSAGE(b->WaitForOut("up 1"), b->Describe());
   nodes->job.Touch("go");
@@ -140,7 +140,7 @@ TEST_CASE("token: whoever lacks it is told so with 122, and the job does not not
   CHECK(without->err() == Contains("it asks for TLS, and this node was given no token"));
   const std::string other =
       WriteFile(nodes->job.File("other"), "another-token-of-thirty-two-characters", 0600);
-  const Node wrong = nodes->Run(2, steps, {"--token_file=" + other});
+  const Node wrong = nodes->Run(2, steps, {"--token-file=" + other});
   CHECK_MESSAGE(wrong->Wait() == 122, wrong->Describe());
   CHECK(wrong->err() == Contains("its token is another one"));
   const Node b = nodes->WithToken(2, steps);
@@ -200,8 +200,8 @@ TEST_CASE("token: it is in no worker's environment, no process list, no log and 
   // A soft limit on core dumps that is neither ours nor the usual one.
   const Node agent = job.RunProgram(
       {"/bin/sh", "-c", "ulimit -Sc 8; exec \"$@\"", "sh", Runfile("ddprun"), "--nnodes=1:2",
-       "--nproc_per_node=1", "--rdzv_id=secret", "--rdzv_conf=last_call_timeout=0",
-       "--rdzv_endpoint=" + job.endpoint(), Runfile("tests/e2e/toy_worker"),
+       "--nproc-per-node=1", "--rdzv-id=secret", "--rdzv-conf=last_call_timeout=0",
+       "--rdzv-endpoint=" + job.endpoint(), Runfile("tests/e2e/toy_worker"),
        "touch:" + job.File("runs"), "until:" + job.File("go")},
       {.env = {{"DDPRUN_TOKEN", kToken}, {"DDPRUN_LOG_LEVEL", "trace"}}});
   REQUIRE_MESSAGE(job.WaitForFile("runs"), agent->Describe());
@@ -235,29 +235,29 @@ TEST_CASE("token: what is wrong with it is said with 122, without quoting it") {
                          {"", 0600, "it is empty"},
                          {std::string(kToken) + " and more", 0600, "or several words"}}) {
     const std::string file = WriteFile(job.File("token"), row.text, row.mode);
-    const Node agent = job.Run({"--nproc_per_node=1", "--token_file=" + file}, {});
+    const Node agent = job.Run({"--nproc-per-node=1", "--token-file=" + file}, {});
     CHECK_MESSAGE(agent->Wait() == 122, agent->Describe());
     CHECK(agent->err() == Contains(row.why));
     CHECK(agent->err() != Contains(kToken));
   }
-  const Node quoted = job.Run({"--nproc_per_node=1", std::string("--token_file=") + kToken}, {});
+  const Node quoted = job.Run({"--nproc-per-node=1", std::string("--token-file=") + kToken}, {});
   CHECK_MESSAGE(quoted->Wait() == 122, quoted->Describe());
   CHECK(quoted->err() != Contains(kToken));
   CHECK(quoted->err() ==
         Contains("it names a file, as a token on the command line could be read by everybody"));
-  const Node empty = job.Run({"--nproc_per_node=1"}, {}, {.env = {{"DDPRUN_TOKEN", " "}}});
+  const Node empty = job.Run({"--nproc-per-node=1"}, {}, {.env = {{"DDPRUN_TOKEN", " "}}});
   CHECK_MESSAGE(empty->Wait() == 122, empty->Describe());
   CHECK(empty->err() == Contains("DDPRUN_TOKEN: it is empty"));
   // Nobody writes to it, ever.
   REQUIRE(mkfifo(job.File("fifo").c_str(), 0600) == 0);
-  const Node fifo = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("fifo")}, {});
+  const Node fifo = job.Run({"--nproc-per-node=1", "--token-file=" + job.File("fifo")}, {});
   CHECK_MESSAGE(fifo->Wait() == 122, fifo->Describe());
   CHECK(fifo->err() == Contains("it is no regular file"));
   const Node shells = job.RunProgram(
-      {"/bin/bash", "-c", "exec \"$0\" --nproc_per_node=1 --token_file=<(echo \"$1\") /bin/true",
+      {"/bin/bash", "-c", "exec \"$0\" --nproc-per-node=1 --token-file=<(echo \"$1\") /bin/true",
        Runfile("ddprun"), kToken});
   CHECK_MESSAGE(shells->Wait() == 0, shells->Describe());
-  const Node missing = job.Run({"--nproc_per_node=1", "--token_file=" + job.File("none")}, {});
+  const Node missing = job.Run({"--nproc-per-node=1", "--token-file=" + job.File("none")}, {});
   CHECK_MESSAGE(missing->Wait() == 122, missing->Describe());
   CHECK(missing->err() == Contains("No such file or directory"));
 }
@@ -267,7 +267,7 @@ TEST_CASE("token: another user's file is refused with 122, though nobody else ma
   Job job;
   const std::string file = WriteFile(job.File("token"), kToken, 0600);
   REQUIRE(chown(file.c_str(), 65534, 65534) == 0);
-  const Node agent = job.Run({"--nproc_per_node=1", "--token_file=" + file}, {});
+  const Node agent = job.Run({"--nproc-per-node=1", "--token-file=" + file}, {});
   CHECK_MESSAGE(agent->Wait() == 122, agent->Describe());
   CHECK(agent->err() == Contains(file + ": it belongs to user 65534, who knows what is in it"));
   CHECK(agent->err() != Contains(kToken));
@@ -277,9 +277,9 @@ TEST_CASE("token: another user's file is refused with 122, though nobody else ma
 std::vector<std::string> OwnCertificate(const Job& job, const std::string& name,
                                         const Certificate& authority, long until_s = 3600) {
   const Certificate own = MakeServerCertificate(authority, "DNS:" + name, -7200, until_s);
-  return {"--tls_cert=" + WriteFile(job.File(name + ".cert"), own.certificate),
-          "--tls_key=" + WriteFile(job.File(name + ".key"), own.key, 0600),
-          "--tls_ca=" + WriteFile(job.File(name + ".ca"), authority.certificate)};
+  return {"--tls-cert=" + WriteFile(job.File(name + ".cert"), own.certificate),
+          "--tls-key=" + WriteFile(job.File(name + ".key"), own.key, 0600),
+          "--tls-ca=" + WriteFile(job.File(name + ".ca"), authority.certificate)};
 }
 
 TEST_CASE("token: own certificates stand in its place") {
@@ -298,17 +298,17 @@ TEST_CASE("token: own certificates stand in its place") {
   CHECK(old->err() == Contains("d.cert: the certificate was valid until 20"));
   CHECK(old->err() == Contains("; make a new one, or set this machine's clock right"));
   std::vector<std::string> mixed_files = OwnCertificate(nodes->job, "g", authority);
-  mixed_files[1] = "--tls_key=" + nodes->job.File("d.key");
+  mixed_files[1] = "--tls-key=" + nodes->job.File("d.key");
   const Node mixed = nodes->Run(2, steps, mixed_files);
   CHECK_MESSAGE(mixed->Wait() == 122, mixed->Describe());
   CHECK(mixed->err() ==
         Contains("d.key: it is not the key of the certificate in " + nodes->job.File("g.cert")));
   std::vector<std::string> apart_files = OwnCertificate(nodes->job, "e", authority);
   apart_files.back() =
-      "--tls_ca=" + WriteFile(nodes->job.File("f.ca"), MakeAuthority().certificate);
+      "--tls-ca=" + WriteFile(nodes->job.File("f.ca"), MakeAuthority().certificate);
   const Node apart = nodes->Run(2, steps, apart_files);
   CHECK_MESSAGE(apart->Wait() == 122, apart->Describe());
-  CHECK(apart->err() == Contains("--tls_cert " + nodes->job.File("e.cert") + ": no authority in " +
+  CHECK(apart->err() == Contains("--tls-cert " + nodes->job.File("e.cert") + ": no authority in " +
                                  nodes->job.File("f.ca") + " has signed it"));
   const Node b = nodes->Run(2, steps, OwnCertificate(nodes->job, "b", authority));
   CheckEndsWell(a, b);
@@ -372,7 +372,7 @@ TEST_CASE("token: a node that cannot start makes none for its step") {
   std::filesystem::create_symlink("nothing", step.job.File(StepNode::kFile));
   const Node taken = step.Run();
   REQUIRE_MESSAGE(taken->Wait() == 122, taken->Describe());
-  const Node lacking = step.Run({"--report_file=/no/such/folder/report"});
+  const Node lacking = step.Run({"--report-file=/no/such/folder/report"});
   CHECK_MESSAGE(lacking->Wait() == 120, lacking->Describe());
 }
 

@@ -58,7 +58,7 @@ bool AwaitScreen(const Terminal& terminal, size_t rows, size_t columns) {
 
 struct Running {
   Running()
-      : ddprun(RunReporting(job, folder, {"--nproc_per_node=4", "--rdzv_id=digits"},
+      : ddprun(RunReporting(job, folder, {"--nproc-per-node=4", "--rdzv-id=digits"},
                             {"err:hello of {rank}", "steps:" + job.File("go")})) {
     StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 4); });
   }
@@ -132,7 +132,7 @@ TEST_CASE("top: it ends with the job, and says so on the user's own screen") {
   Job job;
   const ControlFolder folder;
   const Node ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=1"}, {"steps:" + job.File("go")});
+      RunReporting(job, folder, {"--nproc-per-node=1"}, {"steps:" + job.File("go")});
   StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 1); });
   Terminal terminal(job, {"top"}, folder.Here());
   REQUIRE_MESSAGE(terminal.WaitFor("q quit"), Tail(terminal));

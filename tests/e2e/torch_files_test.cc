@@ -15,7 +15,7 @@ namespace {
 std::string FailWith(int code, Job& job, std::vector<std::string> program,
                      std::map<std::string, std::string> env) {
   env["PYTHON_EXEC"] = FindTorchPython().python;
-  program.insert(program.begin(), "--nproc_per_node=2");
+  program.insert(program.begin(), "--nproc-per-node=2");
   auto ddprun = job.RunRaw(std::move(program), {.env = std::move(env)});
   REQUIRE_MESSAGE(ddprun->Wait() == code, ddprun->Describe());
   return ddprun->err();
@@ -27,7 +27,7 @@ TEST_CASE("torch files: what @record writes is in the report and in the agent's 
   // Python reads the byte that is no UTF-8 as half a surrogate pair.
   const std::string err =
       FailWith(1, job,
-               {"--redirects=2", "--log_dir=" + job.File("logs"),
+               {"--redirects=2", "--log-dir=" + job.File("logs"),
                 Runfile("tests/conformance/programs/recorded.py"), "no \x1b[31mdata \xff"},
                {{"TORCHELASTIC_ERROR_FILE", job.File("own.json")}});
   CHECK(err == Contains("  traceback : Traceback (most recent call last):\n    File "));
@@ -40,7 +40,7 @@ TEST_CASE("torch files: what @record writes is in the report and in the agent's 
 TEST_CASE("torch files: a traceback that @record has written stands once on the screen") {
   if (FindTorchPython().python.empty()) return SkipWithoutTorch();
   Job job;
-  auto ddprun = job.RunRaw({"--nproc_per_node=2", "--report_file=" + job.File("report.json"),
+  auto ddprun = job.RunRaw({"--nproc-per-node=2", "--report-file=" + job.File("report.json"),
                             Runfile("tests/conformance/programs/recorded.py"), "no data"},
                            {.env = {{"PYTHON_EXEC", FindTorchPython().python}}});
   REQUIRE_MESSAGE(ddprun->Wait() == 1, ddprun->Describe());

@@ -81,7 +81,7 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 // The weights of an undisturbed run of 1 x 4 ranks over shm.
 std::string Reference(const Training& training) {
   Job job;
-  auto ddprun = job.RunRaw(std::vector<std::string>{"--standalone", "--nproc_per_node=4"} +
+  auto ddprun = job.RunRaw(std::vector<std::string>{"--standalone", "--nproc-per-node=4"} +
                            training.Arguments("reference"));
   REQUIRE_MESSAGE(ddprun->Wait(kTraining) == 0, ddprun->Describe());
   const std::string summary = training.Summary("reference");
@@ -100,7 +100,7 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
   SUBCASE("on one node over shm") {
     Job job;
     auto ddprun = job.RunRaw(
-        std::vector<std::string>{"--standalone", "--nproc_per_node=4", "--max_restarts=1"} +
+        std::vector<std::string>{"--standalone", "--nproc-per-node=4", "--max-restarts=1"} +
         training.Arguments("killed"));
     REQUIRE_MESSAGE(training.WaitForCheckpoint("killed"), ddprun->Describe());
     REQUIRE(kill(job.PidOfRank(2), SIGKILL) == 0);
@@ -116,11 +116,11 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
     Job job;
     const std::vector<std::string> options = {"--nnodes=2",
-                                              "--nproc_per_node=2",
-                                              "--rdzv_id=" + job.id(),
-                                              "--rdzv_backend=c10d",
-                                              "--max_restarts=1",
-                                              "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+                                              "--nproc-per-node=2",
+                                              "--rdzv-id=" + job.id(),
+                                              "--rdzv-backend=c10d",
+                                              "--max-restarts=1",
+                                              "--rdzv-endpoint=" + hosts->Address(1) + ":29400"};
     auto a = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(1)});
     auto b = job.RunRaw(options + training.Arguments("two"), {.netns = hosts->Name(2)});
     REQUIRE_MESSAGE(training.WaitForCheckpoint("two"), a->Describe(), b->Describe());
@@ -138,9 +138,9 @@ TEST_CASE("train: a killed worker costs no bit of the result") {
     const auto hosts = Hosts::Make(4, &why);
     if (hosts == nullptr) return SkipTest("no network namespaces here: " + why);
     Job job;
-    const std::vector<std::string> options = {"--nnodes=4", "--nproc_per_node=1",
-                                              "--rdzv_id=" + job.id(),
-                                              "--rdzv_endpoint=" + hosts->Address(1) + ":29400"};
+    const std::vector<std::string> options = {"--nnodes=4", "--nproc-per-node=1",
+                                              "--rdzv-id=" + job.id(),
+                                              "--rdzv-endpoint=" + hosts->Address(1) + ":29400"};
     std::vector<std::unique_ptr<Subprocess>> nodes;
     for (int i = 4; i >= 1; --i) {
       nodes.push_back(
@@ -159,7 +159,7 @@ TEST_CASE("train: without a checkpoint a restart begins afresh") {
   // late that is.
   auto ddprun =
       job.RunRaw(std::vector<std::string>{
-                     "--standalone", "--nproc_per_node=2", "--max_restarts=1", "/bin/sh", "-c",
+                     "--standalone", "--nproc-per-node=2", "--max-restarts=1", "/bin/sh", "-c",
                      "test $RANK$TORCHELASTIC_RESTART_COUNT = 10 && exec \"$0\" wait; exec \"$@\"",
                      Runfile("tests/e2e/toy_worker")} +
                  training.Arguments("fresh"));

@@ -45,13 +45,13 @@ TEST_CASE("train_torch.py: a killed rank costs nothing of the result") {
   const std::string example = Runfile("examples/train_torch.py");
   const std::string data = job.File("digits");
 
-  auto whole = job.RunRaw({"--standalone", "--nproc_per_node=2", example, "--data", data}, how);
+  auto whole = job.RunRaw({"--standalone", "--nproc-per-node=2", example, "--data", data}, how);
   REQUIRE_MESSAGE(whole->Wait(kTraining) == 0, whole->Describe());
   const std::string expected = LastEpoch(whole->out());
   REQUIRE_MESSAGE(!expected.empty(), whole->Describe());
 
   auto killed =
-      job.RunRaw({"--standalone", "--nproc_per_node=2", "--max_restarts=1", job.File("die_once.py"),
+      job.RunRaw({"--standalone", "--nproc-per-node=2", "--max-restarts=1", job.File("die_once.py"),
                   example, "--data", data, "--checkpoint_dir", job.File("checkpoints"), "--resume"},
                  how);
   REQUIRE_MESSAGE(killed->Wait(kTraining) == 0, killed->Describe());

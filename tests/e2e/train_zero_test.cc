@@ -50,7 +50,7 @@ class Training {
 
   Strings Command(Strings options, int ranks, const std::string& name, const Strings& more) const {
     options.insert(options.end(),
-                   {"--standalone", "--nproc_per_node=" + std::to_string(ranks),
+                   {"--standalone", "--nproc-per-node=" + std::to_string(ranks),
                     Runfile("examples/train/train"), "--data", File("digits"), "--batch_size=10",
                     "--hidden=32", "--bucket_cap_mb=0.01", "--summary_file", File(name + ".json"),
                     "--step_log", File(name + ".steps")});
@@ -97,7 +97,7 @@ TEST_CASE("train: with --zero a killed rank costs no bit of the result") {
   StepPipe steps(training.File("killed.steps"));
   Job job;
   auto ddprun =
-      job.RunRaw(training.Command({"--max_restarts=1"}, 3, "killed",
+      job.RunRaw(training.Command({"--max-restarts=1"}, 3, "killed",
                                   {"--epochs=6", "--zero", "--checkpoint_dir",
                                    training.File("killed"), "--checkpoint_every=7", "--resume"}));
   REQUIRE_MESSAGE(steps.WaitForSteps(10), ddprun->Describe());

@@ -48,7 +48,7 @@ TEST_CASE("trainer progress: rank 0's is told in TLS with the token of the momen
   Job job;
   const Pod pod(job);
   TrainerServer server({.certificate = pod.ServerCertificate()});
-  const auto ddprun = job.Run({"--nproc_per_node=2"},
+  const auto ddprun = job.Run({"--nproc-per-node=2"},
                               {"progress:1/4@0", "progress:3/4@1", "until:" + job.File("end")},
                               pod.With(server.Url()));
   REQUIRE_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
@@ -131,7 +131,7 @@ TEST_CASE("trainer progress: workers that were asked to stop and did have not do
   const Pod pod(job);
   TrainerServer server({});
   const auto ddprun =
-      job.Run({"--preempt_signal=USR1"}, {"progress:1/4", "touch:" + job.File("up"), "asked"},
+      job.Run({"--preempt-signal=USR1"}, {"progress:1/4", "touch:" + job.File("up"), "asked"},
               pod.With(server.Url()));
   REQUIRE_MESSAGE(job.WaitForFile("up"), ddprun->Describe());
   ddprun->Signal(SIGUSR1);
@@ -145,7 +145,7 @@ TEST_CASE("trainer progress: after a restart the new round's rank 0 is heard") {
   const Pod pod(job);
   TrainerServer server({});
   const auto ddprun =
-      job.Run({"--max_restarts=1"},
+      job.Run({"--max-restarts=1"},
               {"progress:2/4#0", "die:9#0", "progress:1/4#1", "until:" + job.File("end")},
               pod.With(server.Url()));
   REQUIRE_MESSAGE(server.WaitForPercent(25), ddprun->Describe());
@@ -194,7 +194,7 @@ TEST_CASE("trainer progress: a URL that cannot be used is one line, and no page 
   Job job;
   const Pod pod(job);
   const auto ddprun =
-      job.Run({"--max_restarts=1"}, {"env:DDPRUN_PROGRESS_FILE", "progress:1/4", "die:9#0"},
+      job.Run({"--max-restarts=1"}, {"env:DDPRUN_PROGRESS_FILE", "progress:1/4", "die:9#0"},
               pod.With("trainer:8082/status"));
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(CountOf(ddprun->err(), kWarning) == 1);

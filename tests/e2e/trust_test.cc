@@ -40,9 +40,9 @@ TEST_CASE("trust: a store of rank 0's worker is refused where a secret could not
   const std::string token = WriteFile(job.File("token"), kToken, 0600);
   const Certificate authority = MakeAuthority();
   const Certificate own = MakeServerCertificate(authority, "DNS:a");
-  const Strings files = {"--tls_cert=" + WriteFile(job.File("cert"), own.certificate),
-                         "--tls_key=" + WriteFile(job.File("key"), own.key, 0600),
-                         "--tls_ca=" + WriteFile(job.File("ca"), authority.certificate)};
+  const Strings files = {"--tls-cert=" + WriteFile(job.File("cert"), own.certificate),
+                         "--tls-key=" + WriteFile(job.File("key"), own.key, 0600),
+                         "--tls-ca=" + WriteFile(job.File("ca"), authority.certificate)};
   const auto run = [&](Strings options, const Strings& secret, const std::string& given) {
     options.insert(options.end(), secret.begin(), secret.end());
     Subprocess::Options how = With(given);
@@ -53,15 +53,15 @@ TEST_CASE("trust: a store of rank 0's worker is refused where a secret could not
       "ddprun: error: TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 opens the workers' store to the "
       "network, where the job's token does not guard it: unset it, or give no token\n";
   const Strings two = job.NodeOptions(1);
-  CheckRefused(run(two, {"--token_file=" + token}, ""), 2, why);
+  CheckRefused(run(two, {"--token-file=" + token}, ""), 2, why);
   CheckRefused(run(two, {}, kToken), 2, why);
   CheckRefused(run(two, files, ""), 2, why);
   // Nodes may come yet.
   CheckRefused(run(job.NodeOptions(1, "1:2"), {}, kToken), 2, why);
-  const std::string etcd = "--rdzv_endpoint=127.0.0.1:1";
-  CheckRefused(run({"--nnodes=2", "--rdzv_backend=etcd", "--rdzv_id=e", etcd}, {}, kToken), 2, why);
+  const std::string etcd = "--rdzv-endpoint=127.0.0.1:1";
+  CheckRefused(run({"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=e", etcd}, {}, kToken), 2, why);
   // Of one node nobody else is to reach the store.
-  const Node alone = run({"--nnodes=1", "--nproc_per_node=1"}, {}, kToken);
+  const Node alone = run({"--nnodes=1", "--nproc-per-node=1"}, {}, kToken);
   CHECK_MESSAGE(alone->Wait() == 0, alone->Describe());
 }
 
@@ -72,16 +72,16 @@ TEST_CASE("trust: of one file for several options the option is named of which i
   const std::string cert = WriteFile(job.File("cert"), own.certificate);
   const std::string none = WriteFile(job.File("none"), "none", 0600);
   const auto trouble = [&](const std::string& cert, const std::string& key, const std::string& ca) {
-    const Node node = job.RunRaw({"coordinator", "--bind=127.0.0.1:0", "--tls_cert=" + cert,
-                                  "--tls_key=" + key, "--tls_ca=" + ca});
+    const Node node = job.RunRaw({"coordinator", "--bind=127.0.0.1:0", "--tls-cert=" + cert,
+                                  "--tls-key=" + key, "--tls-ca=" + ca});
     REQUIRE_MESSAGE(node->Wait() == 122, node->Describe());
     return node->err();
   };
   CHECK(trouble(cert, key, key) ==
-        Contains(": --tls_ca " + key + ": it holds no PEM certificate, but \"PRIVATE KEY\"\n"));
+        Contains(": --tls-ca " + key + ": it holds no PEM certificate, but \"PRIVATE KEY\"\n"));
   CHECK(trouble(cert, cert, cert) ==
-        Contains(": --tls_cert and --tls_key " + cert + ": it holds no PEM private"));
-  CHECK(trouble(none, key, cert) == Contains(": --tls_cert " + none + ": it holds no PEM"));
+        Contains(": --tls-cert and --tls-key " + cert + ": it holds no PEM private"));
+  CHECK(trouble(none, key, cert) == Contains(": --tls-cert " + none + ": it holds no PEM"));
 }
 
 TEST_CASE("trust: a job that only its own machine can reach says nothing of the network") {
@@ -108,9 +108,9 @@ TEST_CASE("trust: of a job that others can reach the node that serves it says so
     const auto run = [&](int host) {
       Subprocess::Options how = With(token);
       how.netns = hosts->Name(host);
-      return job.Run({"--nnodes=2", "--nproc_per_node=1", "--max_restarts=1",
-                      "--rdzv_id=trust" + token.substr(0, 4),
-                      "--rdzv_endpoint=" + hosts->Address(1) + ":29400"},
+      return job.Run({"--nnodes=2", "--nproc-per-node=1", "--max-restarts=1",
+                      "--rdzv-id=trust" + token.substr(0, 4),
+                      "--rdzv-endpoint=" + hosts->Address(1) + ":29400"},
                      {"connect", "exit:3@1#0"}, how);
     };
     const Node a = run(1), b = run(2);
@@ -182,15 +182,15 @@ TEST_CASE("trust: coordinator and status end with 122 for a token that is none, 
     CheckRefused(job.RunRaw(words, With("short")), 122,
                  "ddprun: error: " + command + "DDPRUN_TOKEN: it has 5 characters");
     const std::string open = WriteFile(job.File("open"), kToken, 0644);
-    words.push_back("--token_file=" + open);
+    words.push_back("--token-file=" + open);
     CheckRefused(job.RunRaw(words), 122,
-                 command + "--token_file " + open + ": its mode is 644, so others may read it");
+                 command + "--token-file " + open + ": its mode is 644, so others may read it");
   }
   // As Kubernetes mounts a secret.
   const Node served = Coordinator(job, kToken);
   const std::string link = job.File("link");
   std::filesystem::create_symlink(WriteFile(job.File("token"), kToken, 0600), link);
-  const Node looks = job.RunRaw({status[0], status[1], "--token_file=" + link});
+  const Node looks = job.RunRaw({status[0], status[1], "--token-file=" + link});
   CHECK_MESSAGE(looks->Wait() == 2, looks->Describe());
   CHECK(looks->err() == Contains("serves no job yet: no node has joined"));
   served->Signal(SIGTERM);

@@ -71,8 +71,8 @@ TEST_CASE("two nodes: a killed worker restarts both nodes, with one restart coun
   Job job;
   const std::vector<std::string> steps = {"print:rank {rank} restart {restart}", "die:9@1#0",
                                           "wait#0"};
-  auto a = job.Run(job.NodeOptions(2, "2", {"--max_restarts=1"}), steps);
-  auto b = job.Run(job.NodeOptions(2, "2", {"--max_restarts=1"}), steps);
+  auto a = job.Run(job.NodeOptions(2, "2", {"--max-restarts=1"}), steps);
+  auto b = job.Run(job.NodeOptions(2, "2", {"--max-restarts=1"}), steps);
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
   const std::string all = a->out() + b->out();
@@ -88,8 +88,8 @@ TEST_CASE("two nodes: a node that succeeded restarts with the rest when another 
   const std::vector<std::string> steps = {"print:rank {rank} restart {restart}",
                                           "touch:" + job.File("first") + "@0#0", "exit:0@0#0",
                                           "until:" + job.File("fail") + "@1#0", "exit:3@1#0"};
-  auto a = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
-  auto b = job.Run(job.NodeOptions(1, "2", {"--max_restarts=1"}), steps);
+  auto a = job.Run(job.NodeOptions(1, "2", {"--max-restarts=1"}), steps);
+  auto b = job.Run(job.NodeOptions(1, "2", {"--max-restarts=1"}), steps);
   REQUIRE_MESSAGE(job.WaitForFile("first"), a->Describe(), b->Describe());
   CHECK_FALSE(a->Wait(200ms).has_value());  // lower bound: it does not end by itself
   job.Touch("fail");
@@ -118,7 +118,7 @@ TEST_CASE("two nodes: a rank 0 that has ended with 0 leaves the other node its s
   // The endpoint's own node has rank 0.
   auto a = job.Run(job.NodeOptions(1), steps, how);
   AwaitMissingNodes(*a);
-  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=is_host=0"}), steps, how);
+  auto b = job.Run(job.NodeOptions(1, "2", {"--rdzv-conf=is_host=0"}), steps, how);
   REQUIRE_MESSAGE(a->WaitForErr(" worker ended run="), a->Describe(), b->Describe());
   CHECK_FALSE(a->Wait(200ms).has_value());  // lower bound: it does not end by itself
   job.Touch("go");
@@ -130,10 +130,10 @@ TEST_CASE("two nodes: a rank 0 that has ended with 0 leaves the other node its s
 TEST_CASE("two nodes: a node that waits says for whom and where, and ends after join_timeout") {
   Job job, other;
   // Side by side, as both only wait.
-  const auto a = job.Run(job.NodeOptions(1, "2", {"--rdzv_conf=join_timeout=10"}), {"wait"});
+  const auto a = job.Run(job.NodeOptions(1, "2", {"--rdzv-conf=join_timeout=10"}), {"wait"});
   const auto untold =
-      other.Run({"--nnodes=2", "--nproc_per_node=1",
-                 "--master_port=" + std::to_string(other.port()), "--rdzv_conf=join_timeout=10"},
+      other.Run({"--nnodes=2", "--nproc-per-node=1",
+                 "--master-port=" + std::to_string(other.port()), "--rdzv-conf=join_timeout=10"},
                 {"wait"});
   REQUIRE_MESSAGE(a->Wait() == 121, a->Describe());
   CHECK(a->err() == Contains("1 of 2 nodes, waiting for 1 more"));
@@ -141,7 +141,7 @@ TEST_CASE("two nodes: a node that waits says for whom and where, and ends after 
   REQUIRE_MESSAGE(untold->Wait() == 121, untold->Describe());
   const std::string where =
       "1 of 2 nodes, waiting for 1 more at 127.0.0.1:" + std::to_string(other.port()) +
-      " (of this host alone, as no --master_addr was given)";
+      " (of this host alone, as no --master-addr was given)";
   CHECK(untold->err() == Contains(where));
 }
 
@@ -152,7 +152,7 @@ TEST_CASE(
                                           "touch:" + job.File("up{rank}"), "grandchild",
                                           "until:" + job.File("go")};
   // With a restart allowed: without any the first loss would end the job.
-  const std::vector<std::string> options = job.NodeOptions(1, "2", {"--max_restarts=1"});
+  const std::vector<std::string> options = job.NodeOptions(1, "2", {"--max-restarts=1"});
   auto a = job.Run(options, steps);
   AwaitMissingNodes(*a);
   auto b = job.Run(options, steps);
@@ -178,7 +178,7 @@ TEST_CASE("two nodes: of a lost node the other one hears, though its own worker 
                                           "touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go"), "env:WORLD_SIZE"};
   const auto node = [&](const std::string& nodes) {
-    return job.Run(job.NodeOptions(1, nodes, {"--max_restarts=1"}), steps);
+    return job.Run(job.NodeOptions(1, nodes, {"--max-restarts=1"}), steps);
   };
   // Loses b, and upon that, as in a collective, fails the worker of a.
   const auto lose = [&](Subprocess& a, Subprocess& b) {
@@ -224,10 +224,10 @@ TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round")
   Job job;
   const std::vector<std::string> steps = {"touch:" + job.File("up{rank}"),
                                           "until:" + job.File("go")};
-  const std::string restarts = "--max_restarts=1";
+  const std::string restarts = "--max-restarts=1";
   auto a = job.Run(job.NodeOptions(1, "2", {restarts}), steps);
   AwaitMissingNodes(*a);
-  auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv_conf=is_host=0"}), steps);
+  auto b = job.Run(job.NodeOptions(1, "2", {restarts, "--rdzv-conf=is_host=0"}), steps);
   REQUIRE(job.WaitForFile("up1"));
   REQUIRE(job.WaitForFile("up0"));
   a->Signal(SIGKILL);
@@ -242,7 +242,7 @@ TEST_CASE("two nodes: a SIGKILL of the endpoint's agent ends the other's round")
 TEST_CASE("two nodes: an elastic job starts with its minimum after last call") {
   Job job;
   auto a =
-      job.Run(job.NodeOptions(1, "1:2", {"--rdzv_conf=last_call_timeout=1"}), {"env:WORLD_SIZE"});
+      job.Run(job.NodeOptions(1, "1:2", {"--rdzv-conf=last_call_timeout=1"}), {"env:WORLD_SIZE"});
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   CHECK(a->out() == "WORLD_SIZE=1\n");
 }
@@ -251,8 +251,8 @@ TEST_CASE("two nodes: static ranks are the given ones, and the store shares the 
   Job job;
   const auto node = [&](int rank) {
     return std::vector<std::string>{
-        "--nnodes=2", "--nproc_per_node=1", "--node_rank=" + std::to_string(rank),
-        "--master_addr=127.0.0.1", "--master_port=" + std::to_string(job.port())};
+        "--nnodes=2", "--nproc-per-node=1", "--node-rank=" + std::to_string(rank),
+        "--master-addr=127.0.0.1", "--master-port=" + std::to_string(job.port())};
   };
   auto b = job.Run(node(1), {"env:RANK", "env:MASTER_PORT"});
   auto a = job.Run(node(0), {"env:RANK", "env:MASTER_PORT"});

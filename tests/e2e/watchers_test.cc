@@ -47,7 +47,7 @@ TEST_CASE("watchers: a browser shows the page of a real job") {
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=3", "--dashboard"}, {"steps:" + job.File("go")});
+      RunReporting(job, folder, {"--nproc-per-node=3", "--dashboard"}, {"steps:" + job.File("go")});
   REQUIRE_MESSAGE(ddprun->WaitForErr("dashboard: http://127.0.0.1:"), ddprun->Describe());
   StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 3); });
   const std::string url = AddressOf(*ddprun, "dashboard");
@@ -63,7 +63,7 @@ TEST_CASE("watchers: the page's address without its key shows no log lines, and 
   if (!HasCurl()) return SkipTest("there is no curl");
   Job job;
   const ControlFolder folder;
-  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=1", "--dashboard"},
+  const auto ddprun = RunReporting(job, folder, {"--nproc-per-node=1", "--dashboard"},
                                    {"err:a secret line", "steps:" + job.File("go")});
   REQUIRE_MESSAGE(ddprun->WaitForErr("a secret line"), ddprun->Describe());
   const std::string url = AddressOf(*ddprun, "dashboard");
@@ -101,7 +101,7 @@ TEST_CASE(
   if (!HasCurl()) return SkipTest("there is no curl");
   Job job;
   const ControlFolder folder;
-  const auto ddprun = RunReporting(job, folder, {"--nproc_per_node=1", "--dashboard", "--metrics"},
+  const auto ddprun = RunReporting(job, folder, {"--nproc-per-node=1", "--dashboard", "--metrics"},
                                    {"steps:" + job.File("go")});
   StatusUntil(job, folder, [](const json& now) { return HaveStepped(now, 1); });
   const std::string page = AddressOf(*ddprun, "dashboard");
@@ -147,7 +147,7 @@ TEST_CASE("watchers: a real Prometheus scrapes a real job") {
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=2", "--metrics"}, {"steps:" + job.File("go")});
+      RunReporting(job, folder, {"--nproc-per-node=2", "--metrics"}, {"steps:" + job.File("go")});
   REQUIRE_MESSAGE(ddprun->WaitForErr("metrics: http://127.0.0.1:"), ddprun->Describe());
   const Prometheus server(AddressOf(*ddprun, "metrics"));
   CHECK_MESSAGE(server.WaitFor("ddprun_job_step > 0"), server.Describe());
@@ -160,13 +160,13 @@ TEST_CASE("watchers: a real Prometheus scrapes a real job") {
 TEST_CASE("watchers: a port that is taken is a warning, and the job runs") {
   Job job;
   const ControlFolder first_folder, folder;
-  const auto first = RunReporting(job, first_folder, {"--nproc_per_node=1", "--metrics"},
+  const auto first = RunReporting(job, first_folder, {"--nproc-per-node=1", "--metrics"},
                                   {"steps:" + job.File("go")});
   REQUIRE_MESSAGE(first->WaitForErr("metrics: http://127.0.0.1:"), first->Describe());
   const std::string url = AddressOf(*first, "metrics");
   const std::string port = url.substr(url.rfind(':') + 1, url.find('/', 7) - url.rfind(':') - 1);
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=1", "--metrics=" + port}, {"step:1"});
+      RunReporting(job, folder, {"--nproc-per-node=1", "--metrics=" + port}, {"step:1"});
   CHECK_MESSAGE(ddprun->Wait() == 0, ddprun->Describe());
   CHECK(ddprun->err() == Contains("warning: --metrics: nobody is served: "));
   job.Touch("go");
@@ -191,7 +191,7 @@ TEST_CASE("watchers: the event file tells a failure, a restart and the end") {
   Job job;
   const ControlFolder folder;
   const auto ddprun = RunReporting(
-      job, folder, {"--nproc_per_node=2", "--max_restarts=1", "--event_file=" + job.File("events")},
+      job, folder, {"--nproc-per-node=2", "--max-restarts=1", "--event-file=" + job.File("events")},
       {"step:1", "exit:3@1"});
   CHECK_MESSAGE(ddprun->Wait() == 3, ddprun->Describe());
   Strings names;
@@ -206,7 +206,7 @@ TEST_CASE("watchers: the event file tells a failure, a restart and the end") {
 }
 
 // A rank that starts later than the other one, or stands still for a moment, does not hang yet.
-constexpr char kHangTimeout[] = "--hang_timeout=10";
+constexpr char kHangTimeout[] = "--hang-timeout=10";
 
 // Rank 1 stays away from operation 2 until `come`.
 Strings LateRank(const Job& job) {
@@ -225,8 +225,8 @@ TEST_CASE("watchers: --on_hang=restart ends with 124 when no restart is left") {
   const ControlFolder folder;
   const auto ddprun =
       RunReporting(job, folder,
-                   {"--nproc_per_node=2", kHangTimeout, "--on_hang=restart", "--max_restarts=1",
-                    "--event_file=" + job.File("events"), "--report_file=" + job.File("report")},
+                   {"--nproc-per-node=2", kHangTimeout, "--on-hang=restart", "--max-restarts=1",
+                    "--event-file=" + job.File("events"), "--report-file=" + job.File("report")},
                    LateRank(job));
   CHECK_MESSAGE(ddprun->Wait() == 124, ddprun->Describe());
   CHECK(ddprun->err() ==
@@ -251,7 +251,7 @@ TEST_CASE("watchers: a dump has the stacks of all ranks, by hand and by --on_han
   const ControlFolder folder;
   const auto ddprun = RunReporting(
       job, folder,
-      {"--nproc_per_node=2", kHangTimeout, "--on_hang=dump", "--log_dir=" + job.File("logs")},
+      {"--nproc-per-node=2", kHangTimeout, "--on-hang=dump", "--log-dir=" + job.File("logs")},
       LateRank(job));
   REQUIRE_MESSAGE(ddprun->WaitForErr("stacks are in "), ddprun->Describe());
   const Told told = Ask(job, folder, {"dump", "--dir", job.File("")});
@@ -282,7 +282,7 @@ TEST_CASE("watchers: a dump counts the ranks that have ended") {
   Job job;
   const ControlFolder folder;
   const auto ddprun =
-      RunReporting(job, folder, {"--nproc_per_node=3"}, {"exit:0@1", "until:" + job.File("go")});
+      RunReporting(job, folder, {"--nproc-per-node=3"}, {"exit:0@1", "until:" + job.File("go")});
   StatusUntil(job, folder, [](const json& now) {
     const std::vector<json> ranks = RanksOf(now);
     return ranks.size() == 3 && ranks[1]["state"] == "ended";

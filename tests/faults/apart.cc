@@ -9,7 +9,7 @@ Apart::Apart(Bench& bench, const std::map<std::string, std::string>& env) : benc
 bool Apart::StartCoordinator(const std::map<std::string, std::string>& env) {
   const std::string port = std::to_string(bench_.job().port());
   coordinator_ = bench_.RunRaw(
-      {"coordinator", "--bind=127.0.0.1:" + port, "--rdzv_id=faults" + port}, {.env = env});
+      {"coordinator", "--bind=127.0.0.1:" + port, "--rdzv-id=faults" + port}, {.env = env});
   return bench_.Says(*coordinator_, "listening on");
 }
 
@@ -19,8 +19,8 @@ bool Apart::StartNodes(const std::vector<std::string>& more, std::array<uint16_t
   for (const uint16_t port : ports) {
     std::vector<std::string> options = job.NodeOptions(1, "2", more);
     // The last ones win.
-    options.push_back("--rdzv_id=faults" + std::to_string(job.port()));
-    if (port != 0) options.push_back("--rdzv_endpoint=127.0.0.1:" + std::to_string(port));
+    options.push_back("--rdzv-id=faults" + std::to_string(job.port()));
+    if (port != 0) options.push_back("--rdzv-endpoint=127.0.0.1:" + std::to_string(port));
     Subprocess::Options how;
     if (nodes_.size() == 1) how.env = env;
     how.env["DDPRUN_LOG_LEVEL"] = "debug";

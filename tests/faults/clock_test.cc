@@ -29,7 +29,7 @@ std::string JumpClocks(Bench& bench, int64_t by) {
   WrongClock coordinators(job, "coordinator", by);
   WrongClock seconds(job, "second", -by);
   Apart apart(bench, coordinators.env());
-  if (!apart.StartNodes({"--max_restarts=2"}, {}, seconds.env())) {
+  if (!apart.StartNodes({"--max-restarts=2"}, {}, seconds.env())) {
     return "no round forms:" + apart.coordinator().Describe();
   }
   const std::vector<int> pids = apart.Pids();

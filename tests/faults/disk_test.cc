@@ -54,14 +54,14 @@ constexpr char kSilent[] =
     "/job\": its file system does not answer; a coordinator that is started again in "
     "its place knows of this job only what its nodes still know";
 constexpr char kStays[] =
-    "/job\": its file system does not answer; delete the file before you use this --rdzv_id on "
+    "/job\": its file system does not answer; delete the file before you use this --rdzv-id on "
     "this port again, or the next job counts this one's restarts as its own";
 
 // For longer than the evict time, 10 s, and until the job is over.
 std::string HangDisk(Bench& bench) {
   Job& job = bench.job();
   Apart apart(bench, HungDisk(job));
-  if (!apart.StartNodes({"--max_restarts=1"})) {
+  if (!apart.StartNodes({"--max-restarts=1"})) {
     return "no round forms:" + apart.coordinator().Describe();
   }
   if (!job.WaitForFile("fired")) return "the fault did not fire";
@@ -110,7 +110,7 @@ std::string HangDiskOfHost(Bench& bench) {
   std::vector<Bench::Node> nodes;
   for (const char* place : {"1", "0"}) {
     nodes.push_back(
-        bench.Run(job.NodeOptions(1, "2", {std::string("--rdzv_conf=is_host=") + place}),
+        bench.Run(job.NodeOptions(1, "2", {std::string("--rdzv-conf=is_host=") + place}),
                   {"touch:" + job.File("up{rank}"), "until:" + job.File("go")}, {.env = env}));
   }
   if (!job.WaitForFile("up0") || !job.WaitForFile("up1") || !job.WaitForFile("fired")) {

@@ -32,7 +32,7 @@ TEST_CASE("F20: etcd's space is used up: rounds go on, and the job ends as it sh
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
   EtcdCluster etcd({.members = 1, .more = {"--quota-backend-bytes=2000000"}});
   EtcdJob job(etcd, "full");
-  job.StartNodes(2, "2", {"--max_restarts=1"});
+  job.StartNodes(2, "2", {"--max-restarts=1"});
   job.AwaitWorkers(0, 2);
   const std::vector<int> pids = job.Pids(2);
   Bench bench;
@@ -61,7 +61,7 @@ TEST_CASE("F20: a job that begins when etcd's space is used up says so") {
   EtcdCluster etcd({.members = 1, .more = {"--quota-backend-bytes=2000000"}});
   FillUp(etcd);
   EtcdJob job(etcd, "late");
-  job.StartNode("1", {"--rdzv_conf=join_timeout=10"});
+  job.StartNode("1", {"--rdzv-conf=join_timeout=10"});
   CHECK_MESSAGE(job.node(0).Wait() == 121, job.Describe());
   CHECK_MESSAGE(CountOf(job.node(0).err(), "etcdserver: mvcc: database space exceeded") > 0,
                 job.Describe());
@@ -103,7 +103,7 @@ TEST_CASE("F20: a login that etcd knows no more is made anew, and the job goes o
   REQUIRE(etcd.Ctl({"auth", "enable"}) == "Authentication Enabled\n");
   EtcdJob job(etcd, "login");
   for (int i = 0; i < 2; ++i) {
-    job.StartNode("2", {"--max_restarts=1", "--rdzv_conf=user=root"},
+    job.StartNode("2", {"--max-restarts=1", "--rdzv-conf=user=root"},
                   {.env = {{"DDPRUN_ETCD_PASSWORD", "secret"}}});
   }
   job.AwaitWorkers(0, 2);

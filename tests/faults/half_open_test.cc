@@ -26,7 +26,7 @@ std::string Flap(Bench& bench, Wire& wire, const std::function<void(bool)>& set_
   Job& job = bench.job();
   Wired nodes(bench, wire);
   nodes.Start({1, 2},
-              {"--max_restarts=1", "--rdzv_conf=keep_alive_interval=20,keep_alive_max_attempt=3"},
+              {"--max-restarts=1", "--rdzv-conf=keep_alive_interval=20,keep_alive_max_attempt=3"},
               {"until:" + job.File("go")});
   if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
   nodes.NoteDescriptors();
@@ -86,7 +86,7 @@ std::string LongFlap(Bench& bench, Wire& wire, const std::vector<std::string>& m
   Job& job = bench.job();
   Wired nodes(bench, wire);
   std::vector<std::string> options = {
-      "--max_restarts=1", "--rdzv_conf=keep_alive_interval=10,keep_alive_max_attempt=3"};
+      "--max-restarts=1", "--rdzv-conf=keep_alive_interval=10,keep_alive_max_attempt=3"};
   options.insert(options.end(), more.begin(), more.end());
   nodes.Start({1, 2}, options, {"until:" + job.File("go")});
   if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
@@ -128,7 +128,7 @@ TEST_CASE("F25: a link that is down for 20 of the 30 s of the evict time disturb
     CheckHolds([&](Bench& bench) {
       const std::string token =
           WriteFile(bench.job().File("token"), std::string(64, 'a') + "\n", 0600);
-      return LongFlap(bench, *wire, {"--token_file=" + token});
+      return LongFlap(bench, *wire, {"--token-file=" + token});
     });
   }
 }
@@ -139,7 +139,7 @@ std::string Vanish(Bench& bench, Wire& wire) {
   Job& job = bench.job();
   Wired nodes(bench, wire);
   nodes.Start({1, 2},
-              {"--max_restarts=1", "--rdzv_conf=keep_alive_interval=10,keep_alive_max_attempt=3"},
+              {"--max-restarts=1", "--rdzv-conf=keep_alive_interval=10,keep_alive_max_attempt=3"},
               {"until:" + job.File("go")});
   if (!nodes.AwaitRunning({1, 2}, 1)) return "no round forms:" + nodes.Describe();
   bench.NoteDescriptors(nodes.node(0));
@@ -186,7 +186,7 @@ std::string VanishCoordinator(Bench& bench, Wire& wire) {
   const Bench::Node first = bench.RunRaw({"coordinator", at}, {.netns = wire.Name(1)});
   if (!bench.Says(*first, "listening on")) return "no coordinator:" + first->Describe();
   Wired nodes(bench, wire);
-  nodes.Start({2, 3}, {"--max_restarts=1"}, {"until:" + job.File("go")});
+  nodes.Start({2, 3}, {"--max-restarts=1"}, {"until:" + job.File("go")});
   if (!nodes.AwaitRunning({2, 3}, 1)) return "no round forms:" + nodes.Describe();
   nodes.NoteDescriptors();
   const std::vector<int> pids = {nodes.PidOn(2), nodes.PidOn(3)};

@@ -38,17 +38,17 @@ class Meeting {
       std::filesystem::permissions(state, std::filesystem::perms::owner_all);
       coordinators_.push_back(
           bench_.RunRaw({"coordinator", "--bind=" + hosts_.Address(at) + ":" + kPort,
-                         "--rdzv_id=" + bench_.job().id()},
+                         "--rdzv-id=" + bench_.job().id()},
                         {.env = {{"XDG_RUNTIME_DIR", state}}, .netns = hosts_.Name(at)}));
       if (!bench_.Says(coordinator(at), "listening on")) return coordinator(at).Describe();
     }
     for (const int index : {0, 1}) {
       Move(index, 1);
       nodes_.push_back(
-          bench_.Run({"--nnodes=" + nodes, "--nproc_per_node=1", "--max_restarts=1",
-                      "--rdzv_id=" + bench_.job().id(), "--rdzv_backend=c10d",
-                      std::string("--rdzv_endpoint=meeting-place:") + kPort,
-                      "--rdzv_conf=last_call_timeout=60"},
+          bench_.Run({"--nnodes=" + nodes, "--nproc-per-node=1", "--max-restarts=1",
+                      "--rdzv-id=" + bench_.job().id(), "--rdzv-backend=c10d",
+                      std::string("--rdzv-endpoint=meeting-place:") + kPort,
+                      "--rdzv-conf=last_call_timeout=60"},
                      {"env:TORCHELASTIC_RESTART_COUNT", "env:MASTER_ADDR", "env:MASTER_PORT",
                       "print:up", "until:" + bench_.job().File("go")},
                      {.env = {{"DDPRUN_LOG_LEVEL", "info"}},

@@ -69,8 +69,8 @@ class FewPorts {
 // The endpoint is the first host's.
 Bench::Node StartOn(Bench& bench, const Hosts& hosts, int index) {
   Job& job = bench.job();
-  return bench.Run({"--nnodes=2", "--nproc_per_node=1", "--rdzv_id=" + job.id(),
-                    "--rdzv_backend=c10d", "--rdzv_endpoint=" + hosts.Address(1) + ":29400"},
+  return bench.Run({"--nnodes=2", "--nproc-per-node=1", "--rdzv-id=" + job.id(),
+                    "--rdzv-backend=c10d", "--rdzv-endpoint=" + hosts.Address(1) + ":29400"},
                    {"touch:" + job.File("up{rank}"), "connect", "until:" + job.File("go")},
                    {.netns = hosts.Name(index)});
 }

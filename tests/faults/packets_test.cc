@@ -23,7 +23,7 @@ std::string LosePackets(Bench& bench, Wire& wire) {
             .jitter = std::chrono::milliseconds(50)};  // no limit: the fault
   wire.SetAll(bad);
   Wired nodes(bench, wire);
-  nodes.Start({1, 2, 3}, {"--max_restarts=3"}, {"until:" + job.File("go")});
+  nodes.Start({1, 2, 3}, {"--max-restarts=3"}, {"until:" + job.File("go")});
   if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
   nodes.NoteDescriptors();
   for (int restart = 1; restart <= 2; ++restart) {
@@ -63,7 +63,7 @@ std::string SlowLink(Bench& bench, Wire& wire) {
   // no limit: the fault
   wire.SetAll({.delay = std::chrono::milliseconds(250), .bytes_per_second = 20'000});
   Wired nodes(bench, wire);
-  nodes.Start({1, 2, 3}, {"--max_restarts=1"}, {"until:" + job.File("go")});
+  nodes.Start({1, 2, 3}, {"--max-restarts=1"}, {"until:" + job.File("go")});
   if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
   nodes.NoteDescriptors();
   const uint64_t queued = wire.counts().queued;
@@ -99,7 +99,7 @@ std::string SwallowLarge(Bench& bench, Wire& wire) {
   Job& job = bench.job();
   Wired nodes(bench, wire);
   const std::string much(3000, 'x');
-  nodes.Start({1, 2}, {"--max_restarts=1"},
+  nodes.Start({1, 2}, {"--max-restarts=1"},
               {"until:" + job.File("fail") + "@1#0", "err:" + much + "@1#0", "exit:7@1#0",
                "until:" + job.File("go")});
   if (!nodes.AwaitWorkers(0)) return "no round forms:" + nodes.Describe();
@@ -142,9 +142,9 @@ std::string SwallowOwn(Bench& bench, Wire& wire, bool is_limited) {
   const std::string much(3000, 'x');
   // It connects again after some 7 s, and is heard then: the evict time has to be shorter.
   std::vector<std::string> options = {
-      "--nnodes=1:2", "--max_restarts=1",
-      "--rdzv_conf=keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=60"};
-  if (is_limited) options.push_back("--max_node_losses=1");
+      "--nnodes=1:2", "--max-restarts=1",
+      "--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=60"};
+  if (is_limited) options.push_back("--max-node-losses=1");
   nodes.Start({1, 2}, options,
               {"until:" + job.File("fail") + "@1#0", "err:" + much + "@1#0", "exit:7@1#0",
                "until:" + job.File("go")});

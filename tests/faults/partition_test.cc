@@ -12,7 +12,7 @@
 namespace ddprun::testing {
 namespace {
 
-constexpr char kLongCall[] = "--rdzv_conf=last_call_timeout=60";
+constexpr char kLongCall[] = "--rdzv-conf=last_call_timeout=60";
 // After the evict time, 10 s.
 constexpr char kUnanswered[] = "its machine has answered neither data nor connections for 10 s";
 

@@ -30,7 +30,7 @@ bool HasProcessOf(const Job& job, const std::string& name, const std::string& va
 std::string IgnoreTerm(Bench& bench) {
   Job& job = bench.job();
   const Bench::Node node =
-      bench.Run({"--shutdown_timeout=1"}, {"ignore:15", "touch:" + job.File("up"), "wait"});
+      bench.Run({"--shutdown-timeout=1"}, {"ignore:15", "touch:" + job.File("up"), "wait"});
   if (!job.WaitForFile("up")) return DidNotFire(*node);
   node->Signal(SIGTERM);
   if (!bench.Says(*node, "SIGKILL comes in 1 s")) return DidNotFire(*node);
@@ -49,7 +49,7 @@ TEST_CASE("F03: a worker that ignores SIGTERM is killed after the grace, and nam
 std::string LeaveDaemon(Bench& bench) {
   Job& job = bench.job();
   const Bench::Node node =
-      bench.Run({"--max_restarts=1"},
+      bench.Run({"--max-restarts=1"},
                 {"grandchild", "touch:" + job.File("up.{restart}"),
                  "until:" + job.File("die") + "#0", "exit:3#0", "until:" + job.File("go") + "#1"});
   if (!job.WaitForFile("up.0") || job.PidsOfRank(0).size() != 2) return DidNotFire(*node);
@@ -73,7 +73,7 @@ TEST_CASE("F05: what a worker has daemonised is dead before the next round") {
 std::string KillAgent(Bench& bench) {
   Job& job = bench.job();
   const Bench::Node node = bench.Run(
-      {"--nproc_per_node=2"}, {"grandchild", "touch:" + job.File("up{rank}"), "ignore:15", "wait"});
+      {"--nproc-per-node=2"}, {"grandchild", "touch:" + job.File("up{rank}"), "ignore:15", "wait"});
   if (!job.WaitForFile("up0") || !job.WaitForFile("up1")) return DidNotFire(*node);
   node->Signal(SIGKILL);
   if (node->Wait() != 128 + SIGKILL) return DidNotFire(*node);
@@ -93,7 +93,7 @@ std::string ReusePid(Bench& bench, int signal) {
   const Bench::Node node =
       bench.RunUnder({"/usr/bin/unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
                       Runfile("tests/faults/pid_taker"), job.File("pid"), std::to_string(signal)},
-                     {"--nproc_per_node=2", "--shutdown_timeout=1", Runfile("tests/e2e/toy_worker"),
+                     {"--nproc-per-node=2", "--shutdown-timeout=1", Runfile("tests/e2e/toy_worker"),
                       "touch:" + job.File(up), "until:" + job.File("end") + "@0", "wait@1"});
   int pid = 0;
   const auto have_come = [&] {
@@ -144,7 +144,7 @@ std::string FillDisk(Bench& bench) {
                              "; until test -e " + job.File("go") + "; do sleep 0.01; done";
   const Bench::Node node =
       bench.RunUnder({"/usr/bin/unshare", "--mount", "/bin/sh", "-c", fill, "sh"},
-                     {"--log_dir=" + disk, "-r3", "/bin/sh", "-c", script});
+                     {"--log-dir=" + disk, "-r3", "/bin/sh", "-c", script});
   if (!job.WaitForFile("up")) return DidNotFire(*node);
   bench.NoteDescriptors(*node);
   job.Touch("write");

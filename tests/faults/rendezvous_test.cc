@@ -31,7 +31,7 @@ std::string DidNotFire(const Subprocess& process) {
 
 std::string RestartCoordinator(Bench& bench) {
   Apart apart(bench);
-  if (!apart.StartNodes({"--max_restarts=1"})) return DidNotFire(apart.node(0));
+  if (!apart.StartNodes({"--max-restarts=1"})) return DidNotFire(apart.node(0));
   const std::vector<int> pids = apart.Pids();
   apart.coordinator().Signal(SIGKILL);
   if (apart.coordinator().Wait() != 128 + SIGKILL) return DidNotFire(apart.coordinator());
@@ -111,8 +111,8 @@ std::string CutNode(Bench& bench, Wire& wire) {
   std::vector<Bench::Node> nodes;
   for (int i = 1; i <= 2; ++i) {
     nodes.push_back(bench.Run(
-        {"--nnodes=1:2", "--nproc_per_node=1", "--rdzv_id=" + job.id(), "--rdzv_backend=c10d",
-         "--rdzv_endpoint=" + wire.Address(1) + ":29400", "--rdzv_conf=last_call_timeout=60"},
+        {"--nnodes=1:2", "--nproc-per-node=1", "--rdzv-id=" + job.id(), "--rdzv-backend=c10d",
+         "--rdzv-endpoint=" + wire.Address(1) + ":29400", "--rdzv-conf=last_call_timeout=60"},
         {"touch:" + job.File("up{rank}.{pid}"), "touch:" + job.File("up{rank}"),
          "until:" + job.File("go")},
         {.netns = wire.Name(i)}));
@@ -170,7 +170,7 @@ std::string StopAgent(Bench& bench) {
     nodes.push_back(bench.Run(
         job.NodeOptions(
             1, "1:2",
-            {"--max_restarts=1", std::string("--rdzv_conf=last_call_timeout=60,is_host=") + place}),
+            {"--max-restarts=1", std::string("--rdzv-conf=last_call_timeout=60,is_host=") + place}),
         {"touch:" + job.File("up{rank}"), "until:" + job.File("go")},
         {.env = {{"DDPRUN_LOG_LEVEL", "info"}}}));
   }
@@ -221,13 +221,13 @@ std::string MoveName(Bench& bench) {
   Job& job = bench.job();
   const std::string port = std::to_string(job.port());
   const Bench::Node coordinator =
-      bench.RunRaw({"coordinator", "--bind=127.0.0.1:" + port, "--rdzv_id=moved"});
+      bench.RunRaw({"coordinator", "--bind=127.0.0.1:" + port, "--rdzv-id=moved"});
   if (!bench.Says(*coordinator, "listening on")) return DidNotFire(*coordinator);
   const std::string names = job.File("names");
   WriteFile(names, "127.0.0.1 localhost\n127.0.0.2 meeting-place\n");
   const Bench::Node node =
-      bench.Run({"--nnodes=1", "--nproc_per_node=1", "--rdzv_id=moved", "--rdzv_backend=c10d",
-                 "--rdzv_conf=is_host=0", "--rdzv_endpoint=meeting-place:" + port},
+      bench.Run({"--nnodes=1", "--nproc-per-node=1", "--rdzv-id=moved", "--rdzv-backend=c10d",
+                 "--rdzv-conf=is_host=0", "--rdzv-endpoint=meeting-place:" + port},
                 {}, {.hosts_file = names});
   if (!bench.Says(*node, "last try: Connection refused")) return DidNotFire(*node);
   // In place: what stands at /etc/hosts is this very file.
@@ -247,7 +247,7 @@ TEST_CASE("F29: the coordinator's name is followed to another address") {
 std::string ResetStreams(Bench& bench) {
   rendezvous::Proxy proxy(static_cast<uint16_t>(bench.job().port()));
   Apart apart(bench);
-  if (!apart.StartNodes({"--max_restarts=1"}, {proxy.port(), proxy.port()}))
+  if (!apart.StartNodes({"--max-restarts=1"}, {proxy.port(), proxy.port()}))
     return DidNotFire(apart.node(0));
   const std::vector<int> pids = apart.Pids();
   for (size_t times = 1; times <= 3; ++times) {

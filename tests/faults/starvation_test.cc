@@ -17,13 +17,13 @@ namespace {
 
 // An agent beats every second, or as soon as its share lets it: twenty of them may be late, by its
 // share or because the machine itself stands still.
-constexpr char kEvictAfter20[] = "--rdzv_conf=keep_alive_interval=5,keep_alive_max_attempt=4";
+constexpr char kEvictAfter20[] = "--rdzv-conf=keep_alive_interval=5,keep_alive_max_attempt=4";
 // Of 0.1 s each: longer than the evict time, so that an agent that says nothing would be lost.
 constexpr int64_t kPeriods = 220;
 
 std::string Starve(Bench& bench, const CpuQuota& quota) {
   Apart apart(bench);
-  if (!apart.StartNodes({"--max_restarts=1", kEvictAfter20})) {
+  if (!apart.StartNodes({"--max-restarts=1", kEvictAfter20})) {
     return "no round forms:" + apart.coordinator().Describe();
   }
   const std::vector<int> pids = apart.Pids();

@@ -31,7 +31,7 @@ std::string LineWith(const std::string& text, const std::string& part) {
 std::string SlowDown(Bench& bench, std::unique_ptr<CpuQuota>& quota) {
   Job& job = bench.job();
   const Bench::Node node =
-      bench.RunRaw({"--nproc_per_node=4", "--max_restarts=1", "--on_hang=restart",
+      bench.RunRaw({"--nproc-per-node=4", "--max-restarts=1", "--on-hang=restart",
                     Runfile("tests/faults/stepping_worker"), job.File("up"), job.File("go")});
   for (int rank = 0; rank < 4; ++rank) {
     if (!job.WaitForFile("up" + std::to_string(rank))) return "no steps:" + node->Describe();

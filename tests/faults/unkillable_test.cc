@@ -56,7 +56,7 @@ std::string FailBeside(Bench& bench) {
   const auto disk = MountFor(bench, &why);
   if (disk == nullptr) return "no disk: " + why;
   const Bench::Node node =
-      bench.Run({"--nproc_per_node=2", "--shutdown_timeout=1"},
+      bench.Run({"--nproc-per-node=2", "--shutdown-timeout=1"},
                 {"touch:" + job.File("up{rank}"), "until:" + disk->file() + "@1",
                  "until:" + job.File("fail"), "exit:3"});
   if (!job.WaitForFile("up0") || !bench.Eventually([&] { return disk->unanswered() > 0; })) {
@@ -74,7 +74,7 @@ std::string StopBeside(Bench& bench) {
   const auto disk = MountFor(bench, &why);
   if (disk == nullptr) return "no disk: " + why;
   const Bench::Node node =
-      bench.Run({"--nproc_per_node=2", "--shutdown_timeout=1"},
+      bench.Run({"--nproc-per-node=2", "--shutdown-timeout=1"},
                 {"touch:" + job.File("up{rank}"), "until:" + disk->file() + "@0", "wait"});
   if (!job.WaitForFile("up1") || !bench.Eventually([&] { return disk->unanswered() > 0; })) {
     return "the fault did not fire:" + node->Describe();
@@ -94,8 +94,8 @@ std::string GoOnWithout(Bench& bench) {
   for (const char* place : {"1", "0"}) {
     nodes.push_back(bench.Run(
         job.NodeOptions(1, "1:2",
-                        {"--max_restarts=1", "--shutdown_timeout=1",
-                         std::string("--rdzv_conf=last_call_timeout=60,is_host=") + place}),
+                        {"--max-restarts=1", "--shutdown-timeout=1",
+                         std::string("--rdzv-conf=last_call_timeout=60,is_host=") + place}),
         {"touch:" + job.File("up{rank}.{restart}"), "until:" + disk->file() + "@1",
          "until:" + job.File("fail") + "#0", "exit:3#0", "until:" + job.File("go")}));
   }

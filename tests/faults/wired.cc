@@ -9,9 +9,9 @@ namespace ddprun::testing {
 
 void Wired::Start(const std::vector<int>& hosts, const std::vector<std::string>& more,
                   const std::vector<std::string>& steps) {
-  options_ = {"--nnodes=" + std::to_string(hosts.size()), "--nproc_per_node=1",
-              "--rdzv_id=" + bench_.job().id(), "--rdzv_backend=c10d",
-              "--rdzv_endpoint=" + wire_.Address(1) + ":29400"};
+  options_ = {"--nnodes=" + std::to_string(hosts.size()), "--nproc-per-node=1",
+              "--rdzv-id=" + bench_.job().id(), "--rdzv-backend=c10d",
+              "--rdzv-endpoint=" + wire_.Address(1) + ":29400"};
   options_.insert(options_.end(), more.begin(), more.end());
   steps_ = steps;
   for (const int host : hosts) StartOn(host);

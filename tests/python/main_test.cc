@@ -34,7 +34,7 @@ TEST_CASE("python -m ddprun: starts a script's ranks, under the Python that was 
                            "words = [os.environ['WORLD_SIZE'], sys.executable, *sys.argv[1:]]\n"
                            "sys.stdout.write(' '.join(words) + '\\n')\n";
   const std::string folder = std::filesystem::path(Runfile("ddprun")).parent_path().string();
-  Subprocess process({kPython, "-m", "ddprun", "--standalone", "--nproc_per_node=2", script, "--x"},
+  Subprocess process({kPython, "-m", "ddprun", "--standalone", "--nproc-per-node=2", script, "--x"},
                      With(folder));
   CHECK_MESSAGE(process.Wait() == 0, process.Describe());
   const std::string line = std::string("2 ") + kPython + " --x\n";

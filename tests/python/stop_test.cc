@@ -65,7 +65,7 @@ TEST_CASE("python stop: all ranks hear of ddprun stop --graceful at the same ste
   const TempDir dir;
   const ControlFolder control;
   std::ofstream(dir.File("train.py")) << kProgram;
-  Subprocess job({Runfile("ddprun"), "--standalone", "--nproc_per_node=2", dir.File("train.py")},
+  Subprocess job({Runfile("ddprun"), "--standalone", "--nproc-per-node=2", dir.File("train.py")},
                  Environment(control));
   REQUIRE_MESSAGE(job.WaitForOut("up\nup\n"), job.Describe());
   // The agent listens a moment after its workers have started.

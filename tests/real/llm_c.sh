@@ -21,7 +21,7 @@ edits=$(diff "$source/train_gpt2.c" train_gpt2.c | grep -cE '^[0-9]') || true
 for ranks in 1 2 4; do
   gcc -O3 -DBATCH=$((8 / ranks)) train_gpt2.c -o train -I"$source" -I"$repo/dist/include" -L"$repo/dist/lib" -lddp \
     -Wl,-rpath,"$repo/dist/lib" -lm
-  OMP_NUM_THREADS=1 "$repo/dist/ddprun" --standalone --nproc_per_node=$ranks ./train >said$ranks
+  OMP_NUM_THREADS=1 "$repo/dist/ddprun" --standalone --nproc-per-node=$ranks ./train >said$ranks
   sed -nE 's/^(val|step [0-9]+: train) loss ([0-9.]+).*/\2/p' said$ranks >losses$ranks
 done
 # The last digit that is printed, and what 40 steps make of sums in another order.

@@ -109,8 +109,8 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
 
 bool Checker::IsOutOfLosses(const RoundKey& last, const rendezvous::Verdict& verdict) const {
   const rendezvous::RestartLimits& limits = scenario_.policy.limits;
-  const bool is_preemption = absl::StrContains(verdict.reason, "(--max_preemptions=");
-  if (!is_preemption && !absl::StrContains(verdict.reason, "(--max_node_losses=")) return false;
+  const bool is_preemption = absl::StrContains(verdict.reason, "(--max-preemptions=");
+  if (!is_preemption && !absl::StrContains(verdict.reason, "(--max-node-losses=")) return false;
   const std::optional<int> limit = is_preemption ? limits.max_preemptions : limits.max_node_losses;
   // Each loss has ended a round.
   const auto rounds = std::count_if(rounds_.begin(), rounds_.end(), [&](const auto& entry) {

@@ -22,7 +22,7 @@ void CheckNodeIsUnharmed() {
 
 // A script that prepares, runs the trainer, and ignores SIGTERM as the trainer does.
 std::string Wrapped() {
-  return "srun ddprun --nproc_per_node=2 --no_python bash -c 'trap \"\" TERM; " + Worker() +
+  return "srun ddprun --nproc-per-node=2 --no-python bash -c 'trap \"\" TERM; " + Worker() +
          " ignore:15 grandchild print:up wait; echo after'";
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("endings: a requeued job begins anew under an id of its own") {
 TEST_CASE("endings: workers that are asked to stop do, and the script requeues the job") {
   const Batch batch(
       {"-N2", "--requeue"},
-      Srun("--preempt_signal=USR1 --requeue_code=99",
+      Srun("--preempt-signal=USR1 --requeue-code=99",
            "print:up ${SLURM_RESTART_COUNT:+exit:0} asked") +
           "\ncode=$?\n[ $code -eq 99 ] && scontrol requeue $SLURM_JOB_ID\nexit $code");
   REQUIRE_MESSAGE(batch.WaitForOut("up\n", 2), batch.out());

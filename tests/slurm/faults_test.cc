@@ -33,7 +33,7 @@ TEST_CASE("faults: a node of a job of fixed size falls, and the others name it")
 
 TEST_CASE("faults: a job of two to four nodes goes on without the node that falls") {
   const auto srun = Start({.slurm = {"-N4", "--no-kill"},
-                           .options = {"--nnodes=2:4", "--max_restarts=1"},
+                           .options = {"--nnodes=2:4", "--max-restarts=1"},
                            .steps = {"env:WORLD_SIZE", "wait"}});
   REQUIRE_MESSAGE(WaitForCount(*srun, "WORLD_SIZE=4\n", 4), srun->Describe());
   {

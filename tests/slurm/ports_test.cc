@@ -49,7 +49,7 @@ TEST_CASE("ports: a program has it where the other nodes do not see it") {
 }
 
 TEST_CASE("ports: another job has it, and nobody joins that") {
-  CheckMeetsAtNext(Runfile("ddprun") + " coordinator --bind :$port --rdzv_id=another");
+  CheckMeetsAtNext(Runfile("ddprun") + " coordinator --bind :$port --rdzv-id=another");
   CheckMeetsAtNext(Runfile("ddprun") + " coordinator --bind :$port");
 }
 

@@ -82,7 +82,7 @@ TEST_CASE("slurm: --gpus-per-task: a worker for each, who sees all of them, or i
   CHECK_MESSAGE(all.code == 0, all.err);
   CHECK(SortedLines(all.out) == OnEach(2, {"0,1,2", "0,1,2", "0,1,2"}));
   CHECK(all.err == Contains(", 3 workers each\n"));
-  const Result own = Run({.slurm = slurm, .options = {"--virtual_local_rank"}, .steps = steps});
+  const Result own = Run({.slurm = slurm, .options = {"--virtual-local-rank"}, .steps = steps});
   CHECK_MESSAGE(own.code == 0, own.err);
   CHECK(SortedLines(own.out) == OnEach(2, {"0", "1", "2"}));
 }
@@ -101,7 +101,7 @@ TEST_CASE("slurm: slices of GPUs: a worker for each name, whatever Slurm counts"
   CHECK_MESSAGE(all.code == 0, all.err);
   CHECK(SortedLines(all.out) == OnEach(2, {names, names}));
   CHECK(all.err == Contains(", 2 workers each\n"));
-  const Result own = Run({.slurm = slurm, .options = {"--virtual_local_rank"}, .steps = steps});
+  const Result own = Run({.slurm = slurm, .options = {"--virtual-local-rank"}, .steps = steps});
   CHECK_MESSAGE(own.code == 0, own.err);
   CHECK(SortedLines(own.out) == OnEach(2, {first, second}));
 }
@@ -115,7 +115,7 @@ TEST_CASE("slurm: node ranks follow Slurm's") {
 
 TEST_CASE("slurm: fewer nodes than the step has, a range, an id of the user's") {
   const Result range = Run({.slurm = {"-N3"},
-                            .options = {"--nnodes=2:3", "--nproc_per_node=2", "--rdzv_id=mine"},
+                            .options = {"--nnodes=2:3", "--nproc-per-node=2", "--rdzv-id=mine"},
                             .steps = {"print:{rank}", "env:TORCHELASTIC_RUN_ID@0"}});
   CHECK_MESSAGE(range.code == 0, range.err);
   CHECK(SortedLines(range.out) == Words{"0", "1", "2", "3", "4", "5", "TORCHELASTIC_RUN_ID=mine"});
@@ -159,7 +159,7 @@ TEST_CASE("slurm: what contradicts is one line and 2") {
 TEST_CASE("slurm: steps of one job at the same time, on the same nodes, are two jobs") {
   const testing::TempDir folder;
   const std::string ddprun = Runfile("ddprun"), worker = Worker();
-  const std::string step = " & srun -N2 --overlap " + ddprun + " --rdzv_id=one " + worker +
+  const std::string step = " & srun -N2 --overlap " + ddprun + " --rdzv-id=one " + worker +
                            " print:{rank} env:WORLD_SIZE@0";
   Subprocess salloc(
       {"/usr/bin/salloc", "-N2", "/bin/bash", "-c", "true" + step + step + " & wait"});
@@ -170,7 +170,7 @@ TEST_CASE("slurm: steps of one job at the same time, on the same nodes, are two 
 TEST_CASE("slurm: steps that share an endpoint are two jobs, and the second is refused") {
   const testing::TempDir folder;
   const std::string go = folder.path() / "go";
-  const Words options = {"--nnodes=2", "--rdzv_id=one", "--rdzv_endpoint=n1:29411"};
+  const Words options = {"--nnodes=2", "--rdzv-id=one", "--rdzv-endpoint=n1:29411"};
   const std::string step = " & srun -N2 --overlap " + Runfile("ddprun") + " " +
                            absl::StrJoin(options, " ") + " " + Worker() +
                            " print:{rank} until:" + go;
@@ -203,7 +203,7 @@ TEST_CASE("slurm: steps of one node each form one job on purpose") {
   std::string steps = "true";
   for (const char* node : {"n1", "n2"}) {
     steps += std::string(" & srun -N1 -w ") + node + " " + Runfile("ddprun") +
-             " --nnodes=2 --rdzv_id=one --rdzv_endpoint=n1:29412 " + Worker() + " print:{rank}";
+             " --nnodes=2 --rdzv-id=one --rdzv-endpoint=n1:29412 " + Worker() + " print:{rank}";
   }
   Subprocess salloc({"/usr/bin/salloc", "-w", "n1,n2", "/bin/bash", "-c", steps + " & wait"});
   REQUIRE_MESSAGE(salloc.Wait() == 0, salloc.Describe());
@@ -214,7 +214,7 @@ TEST_CASE("slurm: more agents than nodes end with 121, whatever options say") {
   const testing::TempDir folder;
   const std::string go = folder.path() / "go";
   const auto srun = Start({.slurm = {"-N2", "-w", "n1,n2", "--ntasks-per-node=2"},
-                           .options = {"--nnodes=2", "--rdzv_endpoint=n1:29413"},
+                           .options = {"--nnodes=2", "--rdzv-endpoint=n1:29413"},
                            .steps = {"print:{rank}", "until:" + go}});
   REQUIRE_MESSAGE(
       testing::Eventually([&] { return CountOf(srun->err(), "--ntasks-per-node=1") == 2; }),
@@ -233,7 +233,7 @@ TEST_CASE("slurm: the second step of a job on other nodes has its own head") {
 
 TEST_CASE("slurm: a head that is no node of the step is refused") {
   Subprocess salloc({"/usr/bin/salloc", "-N4", "/usr/bin/srun", "-N2", "--relative=2",
-                     Runfile("ddprun"), "--nnodes=2", "--rdzv_endpoint=n1:29400", Worker(),
+                     Runfile("ddprun"), "--nnodes=2", "--rdzv-endpoint=n1:29400", Worker(),
                      "wait"});
   REQUIRE_MESSAGE(salloc.Wait() == 2, salloc.Describe());
   CHECK(salloc.err() ==
@@ -262,7 +262,7 @@ TEST_CASE("slurm: a step that is killed leaves nothing behind the next, and its 
 TEST_CASE("slurm: the workers of a node share its copy of srun's standard input") {
   // Each takes one line of two bytes by one read.
   const std::string step =
-      Runfile("ddprun") + " --nproc_per_node=2 --no_python bash -c 'echo $GROUP_RANK$(head -c 2)'";
+      Runfile("ddprun") + " --nproc-per-node=2 --no-python bash -c 'echo $GROUP_RANK$(head -c 2)'";
   const auto read_by = [&step](const std::string& options) {
     const std::string line = "printf 'a\\nb\\n' | srun -N2 " + options + " " + step;
     Subprocess shell({"/bin/bash", "-c", line});
@@ -277,7 +277,7 @@ TEST_CASE("slurm: the workers of a node share its copy of srun's standard input"
 TEST_CASE("slurm: a signal to a step reaches each worker once") {
   const auto srun =
       Start({.slurm = {"-N2", "-J", "signalled"},
-             .options = {"--nproc_per_node=2"},
+             .options = {"--nproc-per-node=2"},
              .steps = {"block:12", "block:10", "env:SLURM_JOB_ID@0", "print:up", "count:10"}});
   REQUIRE_MESSAGE(WaitForCount(*srun, "up", 4), srun->Describe());
   const std::string out = srun->out(), name = "SLURM_JOB_ID=";

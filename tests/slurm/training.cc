@@ -104,7 +104,7 @@ std::string Training::Line(const std::string& options) const {
 }
 
 std::string Training::Script() const {
-  return Line("--preempt_signal=USR1 --requeue_code=99") +
+  return Line("--preempt-signal=USR1 --requeue-code=99") +
          "\ncode=$?\necho \"srun ended with $code\"\n"
          "[ $code -eq 99 ] && scontrol requeue $SLURM_JOB_ID\nexit $code";
 }

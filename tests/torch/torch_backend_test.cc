@@ -34,8 +34,8 @@ Subprocess::Options Environment() {
 std::vector<std::string> Job(int ranks, const std::string& program,
                              const std::vector<std::string>& arguments = {}) {
   std::vector<std::string> argv = {Runfile("ddprun"),
-                                   "--nproc_per_node=" + std::to_string(ranks),
-                                   "--no_python",
+                                   "--nproc-per-node=" + std::to_string(ranks),
+                                   "--no-python",
                                    FindTorchPython().python,
                                    "-W",
                                    "ignore",
@@ -93,8 +93,8 @@ TEST_CASE("torch: the same on two hosts, with one and two ranks each") {
                          Row{2, "training.py", {folder.File("checkpoint")}}}) {
     CAPTURE(row.program);
     std::vector<std::string> argv = Job(row.ranks, row.program, row.arguments);
-    argv.insert(argv.begin() + 1, {"--nnodes=2", "--rdzv_id=" + row.program,
-                                   "--rdzv_endpoint=" + hosts->Address(1) + ":29400"});
+    argv.insert(argv.begin() + 1, {"--nnodes=2", "--rdzv-id=" + row.program,
+                                   "--rdzv-endpoint=" + hosts->Address(1) + ":29400"});
     std::vector<std::unique_ptr<Subprocess>> nodes;
     for (int host : {1, 2}) {
       Subprocess::Options options = Environment();
@@ -161,7 +161,7 @@ TEST_CASE("torch: it runs under torchrun") {
   const TorchPython& torch = FindTorchPython();
   if (torch.torchrun.empty()) return SkipWithoutTorch();
   Subprocess job(
-      {torch.torchrun, "--standalone", "--nproc_per_node=2", Runfile("tests/torch/works.py")},
+      {torch.torchrun, "--standalone", "--nproc-per-node=2", Runfile("tests/torch/works.py")},
       Environment());
   CHECK_MESSAGE(job.Wait(kPatience) == 0, job.Describe());
   CHECK(CountOf(job.out(), "checks passed") == 2);

@@ -25,8 +25,8 @@ class Farm:
         self.count = count
         self.marks = os.path.join(scratch, f"farm.{time.monotonic_ns()}")
         self.log = open(self.marks + ".log", "w", encoding="utf-8")
-        command = [program, f"--nnodes={count}", "--nproc_per_node=1", "--rdzv_id=farm", "--rdzv_backend=c10d",
-                   f"--rdzv_endpoint=127.0.0.1:{free_port()}", *c_worker(scratch), self.marks]
+        command = [program, f"--nnodes={count}", "--nproc-per-node=1", "--rdzv-id=farm", "--rdzv-backend=c10d",
+                   f"--rdzv-endpoint=127.0.0.1:{free_port()}", *c_worker(scratch), self.marks]
         self.agents = []
         for _ in range(count):
             self.agents.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,

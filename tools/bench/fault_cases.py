@@ -30,15 +30,15 @@ Fault = collections.namedtuple(
     "Fault", "number name nodes victim target signal is_replaced turns peer_s options env worker",
     defaults=((), {}, "fault_worker"))
 WORKER, AGENT, NETWORK = "worker", "agent", "network"
-HANG_OPTIONS = ("--hang_timeout=2", "--on_hang=restart")
+HANG_OPTIONS = ("--hang-timeout=2", "--on-hang=restart")
 FAULTS = [
     Fault("F01", "worker SIGKILL, one node", "1", 0, WORKER, signal.SIGKILL, False, 4, 60),
     Fault("F01", "worker SIGKILL, two nodes", "2", 1, WORKER, signal.SIGKILL, False, 4, 60),
     Fault("F01", "worker exits with 41, two nodes", "2", 1, WORKER, signal.SIGUSR1, False, 4, 60),
     Fault("F02", f"worker SIGSTOP in an all-reduce, one node, `{' '.join(HANG_OPTIONS)}`", "1", 0, WORKER,
           signal.SIGSTOP, False, 1, 0, HANG_OPTIONS, {}, "hang_worker"),
-    Fault("F03", "worker SIGKILL, one node, the other ignores SIGTERM, `--shutdown_timeout=1`", "1", 0, WORKER,
-          signal.SIGKILL, False, 1, 60, ("--shutdown_timeout=1",), {"FAULT_WORKER_DEFIES": "1"}),
+    Fault("F03", "worker SIGKILL, one node, the other ignores SIGTERM, `--shutdown-timeout=1`", "1", 0, WORKER,
+          signal.SIGKILL, False, 1, 60, ("--shutdown-timeout=1",), {"FAULT_WORKER_DEFIES": "1"}),
     Fault("F09", "agent SIGKILL, a new one at once", "2", 1, AGENT, signal.SIGKILL, True, 1, 240),
     Fault("F09", "agent SIGKILL, no new one, `--nnodes=1:2`", "1:2", 1, AGENT, signal.SIGKILL, False, 1, 60),
     Fault("F10", "agent SIGTERM, no new one, `--nnodes=1:2`", "1:2", 1, AGENT, signal.SIGTERM, False, 1, 60),
@@ -58,8 +58,8 @@ class Job:
         self.count = int(fault.nodes[-1])
         self.hosts = hosts.Hosts(self.count) if fault.target == NETWORK else None
         address = self.hosts.address(0) if self.hosts else "127.0.0.1"
-        self.launcher = [*launcher, f"--nnodes={fault.nodes}", f"--nproc_per_node={PER_NODE}", "--max_restarts=100000",
-                         "--rdzv_id=bench", "--rdzv_backend=c10d", f"--rdzv_endpoint={address}:{free_port()}",
+        self.launcher = [*launcher, f"--nnodes={fault.nodes}", f"--nproc-per-node={PER_NODE}", "--max-restarts=100000",
+                         "--rdzv-id=bench", "--rdzv-backend=c10d", f"--rdzv-endpoint={address}:{free_port()}",
                          *fault.options]
         self.agents, self.newest = [], None
 
@@ -74,9 +74,9 @@ class Job:
         return self
 
     def start(self, node):
-        command = [*self.launcher, f"--rdzv_conf={IS_HOST[node]}"]
+        command = [*self.launcher, f"--rdzv-conf={IS_HOST[node]}"]
         if PEER in os.path.basename(self.launcher[0]):
-            command.append("--no_python")
+            command.append("--no-python")
         if self.hosts:
             command = self.hosts.command(node) + command
         return subprocess.Popen([*command, self.worker, self.marks_path], stdin=subprocess.DEVNULL, stdout=self.log,

@@ -16,12 +16,12 @@ LIMIT_S = 60
 
 
 def standalone(count, *options):
-    return [DDPRUN, "--standalone", f"--nproc_per_node={count}", *options]
+    return [DDPRUN, "--standalone", f"--nproc-per-node={count}", *options]
 
 
 def torchrun_standalone(count, *options):
     """None without PyTorch."""
-    return torchrun() and [*torchrun(), "--standalone", f"--nproc_per_node={count}", *options]
+    return torchrun() and [*torchrun(), "--standalone", f"--nproc-per-node={count}", *options]
 
 
 def timed(scratch, commands):
@@ -56,7 +56,7 @@ def start_case(scratch, runs):
         # With 64 processes on few cores Open MPI hangs at times.
         if count == 4:
             commands["Open MPI"] = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", n, "true"]
-            commands["torchrun"] = torchrun_standalone(n, "--no_python", "true")
+            commands["torchrun"] = torchrun_standalone(n, "--no-python", "true")
         rows += interleave(f"start {count} x true", "ms", timed(scratch, commands), runs)
     script = os.path.join(scratch, "nothing.py")
     with open(script, "w", encoding="utf-8"):
@@ -126,7 +126,7 @@ def status_mib(pid, name):
 
 def memory_case(scratch, runs):
     """Resident memory of the agent while four workers run, and of its other processes."""
-    launchers = {"ddprun": standalone(4), "torchrun": torchrun_standalone(4, "--no_python")}
+    launchers = {"ddprun": standalone(4), "torchrun": torchrun_standalone(4, "--no-python")}
     peaks, helpers = {}, {}
 
     def measure(who, launcher):
@@ -170,7 +170,7 @@ def restart_case(scratch, runs):
             os.kill(victim, signal.SIGKILL)
             return job.last_line_ms(4, killed_ns, restart=1)
 
-    ours, theirs = standalone(4, "--max_restarts=1"), torchrun_standalone(4, "--max_restarts=1")
+    ours, theirs = standalone(4, "--max-restarts=1"), torchrun_standalone(4, "--max-restarts=1")
     rows = interleave("C worker killed -> 4 restarted", "ms",
                       {"ddprun": lambda: once(ours, c_worker(scratch))}, runs)
     return rows + interleave("Python worker killed -> 4 restarted", "ms", {
@@ -182,8 +182,8 @@ def restart_case(scratch, runs):
 def two_nodes_case(scratch, runs):
     """Start of two agents on this machine to the last of 2 x 2 workers' first lines."""
     def once(launcher, worker):
-        agent = [*launcher, "--nnodes=2", "--nproc_per_node=2", "--rdzv_id=bench", "--rdzv_backend=c10d",
-                 f"--rdzv_endpoint=127.0.0.1:{free_port()}"]
+        agent = [*launcher, "--nnodes=2", "--nproc-per-node=2", "--rdzv-id=bench", "--rdzv-backend=c10d",
+                 f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
         with Job(scratch, [agent, agent], worker) as job:
             return job.last_line_ms(4, job.start_ns)
 

@@ -20,14 +20,14 @@ def logs_case(scratch, runs):
     folder = os.path.join(scratch, "logs")
     rows = []
     for name, filters in (("logs to console and files", []),
-                          ("the same, 1 line of 100 copied", ["--duplicate_stdout_filters=99 of rank"])):
-        options = ["--standalone", f"--nproc_per_node={WORKERS}", "-t", "1", f"--log_dir={folder}", *filters]
+                          ("the same, 1 line of 100 copied", ["--duplicate-stdout-filters=99 of rank"])):
+        options = ["--standalone", f"--nproc-per-node={WORKERS}", "-t", "1", f"--log-dir={folder}", *filters]
 
         def measure(program, lines, copied=bool(filters)):
             return lines_per_second(program + [worker, str(lines)], folder, WORKERS * lines, copied)
 
         def measure_peer(measure=measure, options=options):
-            return measure([*peer, *options, "--no_python"], LINES_OF_TORCHRUN)
+            return measure([*peer, *options, "--no-python"], LINES_OF_TORCHRUN)
 
         competitors = {
             "ddprun": lambda measure=measure, options=options: measure([DDPRUN, *options], LINES),

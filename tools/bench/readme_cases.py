@@ -40,10 +40,10 @@ def readme_case(scratch, runs):
     for fault in fault_cases.FAULTS:
         if fault.name in TURNS:
             rows += fault_cases.one_fault(scratch, fault, TURNS[fault.name])
-    launchers = {"ddprun": [DDPRUN], "torchrun": [*torchrun(), "--no_python"]}
+    launchers = {"ddprun": [DDPRUN], "torchrun": [*torchrun(), "--no-python"]}
     rows += [hang_row(scratch, who, launcher) for who, launcher in launchers.items()]
     return rows + interleave("exit code", "", {
-        who: (lambda launcher=launcher: exit_code([*launcher, "--nproc_per_node=2", "sh", "-c", "exit 7"]))
+        who: (lambda launcher=launcher: exit_code([*launcher, "--nproc-per-node=2", "sh", "-c", "exit 7"]))
         for who, launcher in launchers.items()}, 1)
 
 
@@ -58,7 +58,7 @@ def hang_row(scratch, who, launcher):
     marks = os.path.join(scratch, f"hang.{who}")
     worker = fault_cases.compile_worker(scratch, "hang_worker")
     with open(marks + ".log", "w+", encoding="utf-8") as log, subprocess.Popen(
-            [*launcher, "--nproc_per_node=4", worker, marks], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            [*launcher, "--nproc-per-node=4", worker, marks], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             env=ENV) as job:
         victim = None
         try:

@@ -71,7 +71,7 @@ class ElectedJob(LoggedJob):
         endpoints = ",".join(f"127.0.0.1:{port}" for port in etcd.ports)
         # An id of its own: it does not wait for nodes of the one before.
         self.etcd, self.run = etcd, str(time.monotonic_ns())
-        super().__init__(scratch, ["--rdzv_backend=etcd", f"--rdzv_endpoint={endpoints}", f"--rdzv_id={self.run}"])
+        super().__init__(scratch, ["--rdzv-backend=etcd", f"--rdzv-endpoint={endpoints}", f"--rdzv-id={self.run}"])
 
     def hosting(self):
         """The agent whose coordinator leads, by etcd's word; None: nobody's."""
@@ -145,13 +145,13 @@ def apart_row(scratch, runs):
     port = free_port()
 
     def coordinator(log):
-        return subprocess.Popen([DDPRUN, "coordinator", f"--bind=127.0.0.1:{port}", "--rdzv_id=bench"],
+        return subprocess.Popen([DDPRUN, "coordinator", f"--bind=127.0.0.1:{port}", "--rdzv-id=bench"],
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     with open(os.path.join(scratch, "coordinator.log"), "wb") as log:
         serving = coordinator(log)
         try:
-            with LoggedJob(scratch, [f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_conf=is_host=0"]) as job:
+            with LoggedJob(scratch, [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-conf=is_host=0"]) as job:
                 before = job.pids()
                 for _ in range(2 * runs):
                     back = job.all_said(BACK)

@@ -25,7 +25,7 @@ def steps(scratch, data, backend, ranks, runs):
     step_ms, exposed, rate = [], [], []
     summary = os.path.join(scratch, "summary.json")
     for _ in range(max(1, runs // 4)):
-        command = [os.path.join(DIST, "ddprun"), "--standalone", f"--nproc_per_node={ranks}",
+        command = [os.path.join(DIST, "ddprun"), "--standalone", f"--nproc-per-node={ranks}",
                    os.path.join(DIST, "train"), "--data", data, "--epochs", "1", "--batch_size", "64",
                    "--backend", backend if ranks > 1 else "auto", "--summary_file", summary]
         try:

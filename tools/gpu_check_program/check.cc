@@ -13,7 +13,7 @@ Outcome Check::Run(std::vector<std::string> argv, std::map<std::string, std::str
 Outcome Check::RunRanks(int ranks, bool is_shared, std::vector<std::string> argv,
                         std::vector<std::string> options) const {
   std::vector<std::string> all = {Program("ddprun"), "--standalone",
-                                  "--nproc_per_node=" + std::to_string(ranks)};
+                                  "--nproc-per-node=" + std::to_string(ranks)};
   all.insert(all.end(), options.begin(), options.end());
   std::map<std::string, std::string> more;
   if (is_shared) {

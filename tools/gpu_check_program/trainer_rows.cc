@@ -147,7 +147,7 @@ Result RestartRow(Check& check, int ranks, bool is_shared) {
       Train(check, {.ranks = ranks,
                     .is_shared = is_shared,
                     .epochs = epochs,
-                    .launcher = {"--max_restarts=1", check.Program("dies_once"), directory},
+                    .launcher = {"--max-restarts=1", check.Program("dies_once"), directory},
                     .trainer = {"--checkpoint_dir", directory, "--checkpoint_every", "4",
                                 "--resume", "--summary_file", summary}});
   Result result = Compare("rank 1 killed, restarted by ddprun, resumed", whole, restarted);
@@ -240,7 +240,7 @@ Result BenchRow(Check& check) {
   std::string ranks = "1";
   for (int more = 2; more <= std::min(check.gpus, 8); more *= 2) absl::StrAppend(&ranks, ",", more);
   const Outcome outcome = check.Run({check.Program("ddprun"), "bench", "dp-ddp", "--device", "cuda",
-                                     "--world_sizes", ranks, "--seconds", "1"});
+                                     "--world-sizes", ranks, "--seconds", "1"});
   if (!outcome.ok()) return FailedRun("ddprun bench", outcome);
   Result result;
   std::istringstream lines(outcome.out);

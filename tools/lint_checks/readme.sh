@@ -71,24 +71,24 @@ END_OF_PROGRAM
   bash -ec "$command" || fail "does not build: $command"
   runs "rank 0 of 1" ./program
   runs $'rank 0 of 2\nrank 1 of 2' "./program spawn"
-  runs $'rank 0 of 2\nrank 1 of 2' "ddprun --standalone --nproc_per_node=2 ./program"
+  runs $'rank 0 of 2\nrank 1 of 2' "ddprun --standalone --nproc-per-node=2 ./program"
 
   block docs/library/c.md '#include <ddp\/c.h>' >program.c
   show docs/library/c.md "gcc "
   bash -ec "$command" || fail "does not build: $command"
   runs "rank 0 of 1: loss 0" ./program
-  runs $'rank 0 of 2: loss 0.5\nrank 1 of 2: loss 0.5' "ddprun --standalone --nproc_per_node=2 ./program"
+  runs $'rank 0 of 2: loss 0.5\nrank 1 of 2: loss 0.5' "ddprun --standalone --nproc-per-node=2 ./program"
 }
 
 check_one_machine() {
   echo 'import os, sys; sys.stdout.write("rank " + os.environ["RANK"] + chr(10))' >train.py
   printf '#!/bin/sh\necho rank $RANK\n' >any_program
   chmod +x any_program
-  show README.md 'ddprun --nproc_per_node=8 train.py'
+  show README.md 'ddprun --nproc-per-node=8 train.py'
   runs "$(printf 'rank %d\n' {0..7})" "$command"
-  show README.md 'ddprun --nproc_per_node=8 --max_restarts=3 train.py'
+  show README.md 'ddprun --nproc-per-node=8 --max-restarts=3 train.py'
   runs "$(printf 'rank %d\n' {0..7})" "$command"
-  show README.md 'ddprun --nproc_per_node=4 ./any_program'
+  show README.md 'ddprun --nproc-per-node=4 ./any_program'
   runs "$(printf 'rank %d\n' {0..3})" "$command"
 }
 
@@ -127,7 +127,7 @@ check_status() {
   local job output
   show README.md 'ddprun status'
   mkfifo gate
-  ddprun --nproc_per_node=2 --rdzv_id=readme-$$ sh -c 'read -r end <gate' >out 2>&1 </dev/null &
+  ddprun --nproc-per-node=2 --rdzv-id=readme-$$ sh -c 'read -r end <gate' >out 2>&1 </dev/null &
   job=$!
   for ((i = 0; i < 600; i++)); do
     if output=$($command "readme-$$" 2>err) && [[ $output == running:* ]]; then break; fi
@@ -143,9 +143,9 @@ check_status() {
 check_pages() {
   local port
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-  show docs/getting-started/quickstart.md 'ddprun --nproc_per_node=4 train.py'
+  show docs/getting-started/quickstart.md 'ddprun --nproc-per-node=4 train.py'
   runs "$(printf 'rank %d\n' {0..3})" "$command"
-  show docs/guides/multi-node.md 'ddprun --nnodes=2 --nproc_per_node=2 .*127.0.0.1:29400 train.py'
+  show docs/guides/multi-node.md 'ddprun --nnodes=2 --nproc-per-node=2 .*127.0.0.1:29400 train.py'
   command=${command//:29400/:$port}
   runs "$(printf 'rank %d\n' {0..3})" "$command & $command && wait \$!"
   dist/make_digits digits --train 2000 --test 400 >/dev/null
@@ -154,7 +154,7 @@ check_pages() {
   show docs/guides/check-nodes.md 'ddprun doctor'
   succeeds
   # On a machine that does other work a rank may be slow for true: to say so is an answer.
-  show docs/guides/check-nodes.md 'ddprun check --nproc_per_node=2'
+  show docs/guides/check-nodes.md 'ddprun check --nproc-per-node=2'
   succeeds ' is slow: '
   show docs/guides/scaling.md 'ddprun bench dp-ddp .*--html bench.html'
   succeeds

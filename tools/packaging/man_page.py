@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes ddprun's man page of what `ddprun --help_all` says. Reads that from stdin; the argument is the
+"""Makes ddprun's man page of what `ddprun --help-all` says. Reads that from stdin; the argument is the
 version."""
 
 import re

@@ -62,7 +62,7 @@ if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
 endif()
 END
   sed "s/@VERSION@/$version/" "$packaging/ddp.pc" >"$new/lib/pkgconfig/ddp.pc"
-  dist/ddprun --help_all | python3 "$packaging/man_page.py" "$version" | gzip -9n >"$new/share/man/man1/ddprun.1.gz"
+  dist/ddprun --help-all | python3 "$packaging/man_page.py" "$version" | gzip -9n >"$new/share/man/man1/ddprun.1.gz"
   for shell in bash zsh fish; do
     case $shell in
       bash) set -- share/bash-completion/completions ddprun ;;

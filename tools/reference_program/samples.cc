@@ -229,8 +229,8 @@ std::vector<Document> Documents() {
           {"doctor", "ddprun doctor --json", DoctorSamples()},
           {"check", "ddprun check --json", CheckSamples()},
           {"bench", "ddprun bench --json", BenchSamples()},
-          {"report-file", "The file of --report_file", ReportSamples()},
-          {"event", "A line of the file of --event_file", EventSamples()},
+          {"report-file", "The file of --report-file", ReportSamples()},
+          {"event", "A line of the file of --event-file", EventSamples()},
           {"dump-summary", "summary.json of ddprun dump", DumpSamples()}};
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/text.h"
 #include "launcher/cli/variable_table.h"
 #include "launcher/metrics/metric_series.h"
 #include "launcher/process/exit_status.h"
@@ -19,7 +20,7 @@ namespace {
 using namespace launcher;
 
 std::string NamesOf(const OptionRow& row) {
-  const std::string name = Code(absl::StrCat("--", row.name));
+  const std::string name = Code(absl::StrCat("--", launcher::Dashed(row.name)));
   return row.letter == 0 ? name : absl::StrCat(name, ", `-", std::string(1, row.letter), "`");
 }
 

@@ -43,10 +43,10 @@ class Node:
 
     def start(self):
         job = self.job
-        options = [f"--nnodes=1:{NODES}", f"--nproc_per_node={WORKERS}", "--max_restarts=1000000",
-                   f"--rdzv_id={job.name}", *self._where()]
+        options = [f"--nnodes=1:{NODES}", f"--nproc-per-node={WORKERS}", "--max-restarts=1000000",
+                   f"--rdzv-id={job.name}", *self._where()]
         if job.log_dir:
-            options += [f"--log_dir={job.log_dir}/{self.name}", "--redirects=1"]
+            options += [f"--log-dir={job.log_dir}/{self.name}", "--redirects=1"]
         self.agent = Program([job.settings.ddprun, *options, *job.settings.extra, job.settings.worker,
                               f"folder={job.folder}"],
                              {**job.env, "SOAK_NODE": self.name}, os.path.join(job.folder, f"{self.name}.log"))
@@ -55,10 +55,10 @@ class Node:
     def _where(self):
         through = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies)
         if self.job.has_etcd:
-            return ["--rdzv_backend=etcd", f"--rdzv_endpoint={through}", f"--rdzv_conf={CONF}"]
+            return ["--rdzv-backend=etcd", f"--rdzv-endpoint={through}", f"--rdzv-conf={CONF}"]
         hosts = self.job.kind == "hosted" and self.index == 0
-        return ["--rdzv_backend=c10d", f"--rdzv_conf={CONF},is_host={int(hosts)}",
-                f"--rdzv_endpoint={f'127.0.0.1:{self.job.port}' if hosts else through}"]
+        return ["--rdzv-backend=c10d", f"--rdzv-conf={CONF},is_host={int(hosts)}",
+                f"--rdzv-endpoint={f'127.0.0.1:{self.job.port}' if hosts else through}"]
 
     def workers(self):
         return [worker for worker in self.job.events.workers() if worker.node == self.name]
@@ -206,7 +206,7 @@ class LongJob(threading.Thread):
                 node.start()
 
     def start_coordinator(self):
-        arguments = ["coordinator", f"--bind=127.0.0.1:{self.port}", f"--rdzv_id={self.name}"]
+        arguments = ["coordinator", f"--bind=127.0.0.1:{self.port}", f"--rdzv-id={self.name}"]
         self.coordinator = Program([self.settings.ddprun, *arguments], self.env,
                                    os.path.join(self.folder, "coordinator.log"))
 

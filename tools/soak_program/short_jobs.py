@@ -33,11 +33,11 @@ class ShortJob:
     def start(self, nodes, max_restarts=0, worker=(), started=None):
         for i in range(started or nodes):
             options = ["--standalone"] if nodes == 1 else [
-                f"--nnodes={nodes}", f"--rdzv_id={self.name}", "--rdzv_backend=c10d",
-                f"--rdzv_endpoint=127.0.0.1:{self.port}", f"--rdzv_conf={CONF},is_host={int(i == 0)}"]
+                f"--nnodes={nodes}", f"--rdzv-id={self.name}", "--rdzv-backend=c10d",
+                f"--rdzv-endpoint=127.0.0.1:{self.port}", f"--rdzv-conf={CONF},is_host={int(i == 0)}"]
             if nodes > 1:
                 options += self.settings.extra
-            command = [self.settings.ddprun, *options, "--nproc_per_node=2", f"--max_restarts={max_restarts}",
+            command = [self.settings.ddprun, *options, "--nproc-per-node=2", f"--max-restarts={max_restarts}",
                        self.settings.worker, f"folder={self.folder}", *worker]
             self.agents.append(Program(command, {**self.env, "SOAK_NODE": f"node{i}"},
                                        os.path.join(self.folder, f"node{i}.log")))
@@ -84,7 +84,7 @@ def worker_code(job, rng):
     job.events.read()
     counts = sorted({worker.restart for ranks in job.events.rounds.values() for worker in ranks.values()})
     if counts != list(range(restarts + 1)):
-        job.broke(f"--max_restarts={restarts}, and the attempts were {counts}")
+        job.broke(f"--max-restarts={restarts}, and the attempts were {counts}")
 
 
 def worker_signal(job, rng):

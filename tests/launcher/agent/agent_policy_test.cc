@@ -159,7 +159,7 @@ TEST_CASE(
   config.nodes = {2, 2};
   config.endpoint = {"localhost", 29400};
   CHECK(RendezvousPolicyOf(config).meeting_place ==
-        "localhost:29400 (this machine alone; if nodes are on others, give --rdzv_endpoint a host "
+        "localhost:29400 (this machine alone; if nodes are on others, give --rdzv-endpoint a host "
         "name that all can reach)");
   config.nodes = {1, 1};
   CHECK(RendezvousPolicyOf(config).meeting_place == "");
@@ -168,7 +168,7 @@ TEST_CASE(
   CHECK(RendezvousPolicyOf(config).meeting_place == "");
   config.rendezvous = RendezvousKind::kStatic;
   config.endpoint = {"127.0.0.1", 29500};
-  CHECK(RendezvousPolicyOf(config).meeting_place == testing::Contains("give --master_addr a host"));
+  CHECK(RendezvousPolicyOf(config).meeting_place == testing::Contains("give --master-addr a host"));
 }
 
 TEST_CASE("agent policy: those that wait hear of an endpoint that nobody named") {
@@ -177,10 +177,10 @@ TEST_CASE("agent policy: those that wait hear of an endpoint that nobody named")
   CHECK(RendezvousPolicyOf(config).meeting_place == "");
   config.is_endpoint_assumed = true;
   CHECK(RendezvousPolicyOf(config).meeting_place ==
-        "127.0.0.1:29500 (of this host alone, as no --rdzv_endpoint was given)");
+        "127.0.0.1:29500 (of this host alone, as no --rdzv-endpoint was given)");
   config.rendezvous = RendezvousKind::kStatic;
   CHECK(RendezvousPolicyOf(config).meeting_place ==
-        "127.0.0.1:29500 (of this host alone, as no --master_addr was given)");
+        "127.0.0.1:29500 (of this host alone, as no --master-addr was given)");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Every path on which the agent stops its workers gives them --shutdown_timeout.
+// Every path on which the agent stops its workers gives them --shutdown-timeout.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -79,7 +79,7 @@ TEST_CASE("stop paths: each gives the workers --shutdown_timeout, and the signal
        },
        kTerm},
       {"SIGINT", [](RunningAgent& agent) { agent.Step(SignalReceived{2}); }, 2},
-      {"a signal of --signals_to_handle",
+      {"a signal of --signals-to-handle",
        [](RunningAgent& agent) { agent.Step(SignalReceived{kUsr1}); }, kUsr1},
       {"a local failure",
        [](RunningAgent& agent) {

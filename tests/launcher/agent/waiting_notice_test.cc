@@ -82,8 +82,8 @@ TEST_CASE("waiting: a signal that ends it says so, and for what this node was wa
   };
   const std::vector<Row> rows = {
       {"1 of 2 nodes, waiting for 1 more", ", which was waiting for 1 more"},
-      {"waiting before restart 2 (--restart_backoff)",
-       ", which was waiting before restart 2 (--restart_backoff)"},
+      {"waiting before restart 2 (--restart-backoff)",
+       ", which was waiting before restart 2 (--restart-backoff)"},
       {"standing by as a spare", " (standing by as a spare)"}};
   for (const Row& row : rows) {
     Bench bench;

@@ -95,7 +95,7 @@ TEST_CASE("cli: everything after the program is the program's, verbatim") {
 }
 
 TEST_CASE("cli: '--' ends the options") {
-  const LaunchConfig config = Config({"--nproc_per_node=2", "--", "--odd", "--", "x"});
+  const LaunchConfig config = Config({"--nproc-per-node=2", "--", "--odd", "--", "x"});
   CHECK(config.program == "--odd");
   CHECK(config.args == std::vector<std::string>{"--", "x"});
 }
@@ -113,14 +113,14 @@ TEST_CASE("cli: one '--' right behind the program is dropped, unless one stood b
 }
 
 TEST_CASE("cli: values that look like something else to a parser stay what they are") {
-  CHECK(Config({"--rdzv_endpoint=[::1]:29500", "p"}).endpoint ==
+  CHECK(Config({"--rdzv-endpoint=[::1]:29500", "p"}).endpoint ==
         Endpoint{.host = "::1", .port = 29500});
-  CHECK(Config({"--rdzv_endpoint", "[fe80::1%eth0]:1", "p"}).endpoint.host == "fe80::1%eth0");
+  CHECK(Config({"--rdzv-endpoint", "[fe80::1%eth0]:1", "p"}).endpoint.host == "fe80::1%eth0");
   CHECK(Config({"--role=--tee", "p"}).role == "--tee");
   CHECK(Config({"--role", "-t", "p"}).role == "-t");
   CHECK(Config({"--role", "{}", "p"}).role == "{}");
-  CHECK(Config({"--log_dir=a=b", "p"}).log_dir == "a=b");
-  CHECK(Config({"--rdzv_endpoint=", "--role=", "p"}).role == "default");
+  CHECK(Config({"--log-dir=a=b", "p"}).log_dir == "a=b");
+  CHECK(Config({"--rdzv-endpoint=", "--role=", "p"}).role == "default");
   CHECK(Config({"-"}).program == "-");
 }
 
@@ -145,7 +145,7 @@ TEST_CASE("cli: DDPRUN_ variables give our own options, before PET_ and after th
   };
   CHECK(timeout({"p"}, {"DDPRUN_HANG_TIMEOUT=7"}) == 7);
   CHECK(timeout({"p"}, {"PET_HANG_TIMEOUT=8", "DDPRUN_HANG_TIMEOUT=7"}) == 7);
-  CHECK(timeout({"--hang_timeout=9", "p"}, {"DDPRUN_HANG_TIMEOUT=7"}) == 9);
+  CHECK(timeout({"--hang-timeout=9", "p"}, {"DDPRUN_HANG_TIMEOUT=7"}) == 9);
   CHECK(ErrorOf({"p"}, Plain({"DDPRUN_HANG_TIMEOUT=x"})).find("DDPRUN_HANG_TIMEOUT 'x'") == 0);
   CHECK(Config({"p"}, Plain({"DDPRUN_NPROC_PER_NODE=4"})).workers_per_node == 1);
 }
@@ -160,7 +160,7 @@ TEST_CASE("cli: what reaches the console and how, by option and by variable") {
   CHECK(by_variable.stderr_filters == std::vector<std::string>{"oops"});
   CHECK(by_variable.log_line_prefix_template == "${rank}: ");
   const LaunchConfig by_option =
-      Config({"--local-ranks-filter=1", "--duplicate_stdout_filters", "x",
+      Config({"--local-ranks-filter=1", "--duplicate-stdout-filters", "x",
               "--duplicate-stderr-filters=", "--log-line-prefix-template=>", "p"},
              environment);
   CHECK(by_option.console_ranks == std::set<int>{1});
@@ -179,7 +179,7 @@ TEST_CASE("cli: where workers run; torchrun has no variable for --numa_binding")
 }
 
 TEST_CASE("cli: --help and --version end the reading, whatever is wrong elsewhere") {
-  CHECK(TextOf({"--nproc_per_node=0", "--help", "--unknown"}) == TextOf({"--help"}));
+  CHECK(TextOf({"--nproc-per-node=0", "--help", "--unknown"}) == TextOf({"--help"}));
   CHECK(TextOf({"-h"}) == TextOf({"--help"}));
   CHECK(TextOf({"--version"}) == std::string("ddprun ") + kVersion + " (protocol " +
                                      std::to_string(ThisRelease().protocol) + ")\n");
@@ -196,8 +196,8 @@ TEST_CASE("cli: how the program is run; --run_path wins, a module cannot be exec
       {{"--module", "p"}, RunAs::kModule},
       {{"--no-python", "p"}, RunAs::kItself},
       {{"--run-path", "p"}, RunAs::kRunPath},
-      {{"--run_path", "--no_python", "p"}, RunAs::kRunPath},
-      {{"--run_path", "--no_python", "-m", "p"}, RunAs::kRunPath},
+      {{"--run-path", "--no-python", "p"}, RunAs::kRunPath},
+      {{"--run-path", "--no-python", "-m", "p"}, RunAs::kRunPath},
   };
   for (const Row& row : rows) {
     CAPTURE(row.words[0]);
@@ -206,7 +206,7 @@ TEST_CASE("cli: how the program is run; --run_path wins, a module cannot be exec
   CHECK(Config({"p"}, Plain({"PET_MODULE=1"})).run_as == RunAs::kModule);
   CHECK(Config({"-m", "pkg.train", "-m", "x"}).program == "pkg.train");
   CHECK(Config({"-m", "pkg.train", "-m", "x"}).args == std::vector<std::string>{"-m", "x"});
-  CHECK(ErrorOf({"-m", "--no_python", "p"}).find("--no_python with --module: expected one") == 0);
+  CHECK(ErrorOf({"-m", "--no-python", "p"}).find("--no-python with --module: expected one") == 0);
   CHECK(ErrorOf({"-m", "p"}, Plain({"PET_NO_PYTHON=1"})).find("PET_NO_PYTHON with --module") == 0);
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("cli: signals, events and the start method are taken as torchrun takes
   CHECK(plain.signals_to_handle == "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
   CHECK(plain.more_stop_signals.empty());
   CHECK(plain.event_log_handler == "null");
-  const LaunchConfig config = Config({"--signals-to-handle=SIGUSR1,SIGFOO", "--start_method=fork",
+  const LaunchConfig config = Config({"--signals-to-handle=SIGUSR1,SIGFOO", "--start-method=fork",
                                       "--event-log-handler", "console", "p"});
   CHECK(config.signals_to_handle == "SIGUSR1,SIGFOO");
   CHECK(config.more_stop_signals.size() == 1);
@@ -230,7 +230,7 @@ TEST_CASE("cli: --shutdown_timeout comes from the option, PET_, torch's variable
   CHECK(Config({"p"}, Plain({torch})).shutdown_timeout == std::chrono::seconds(7));
   CHECK(Config({"p"}, Plain({torch, "PET_SHUTDOWN_TIMEOUT=8"})).shutdown_timeout ==
         std::chrono::seconds(8));
-  CHECK(Config({"--shutdown_timeout=9", "p"}, Plain({torch, "PET_SHUTDOWN_TIMEOUT=8"}))
+  CHECK(Config({"--shutdown-timeout=9", "p"}, Plain({torch, "PET_SHUTDOWN_TIMEOUT=8"}))
             .shutdown_timeout == std::chrono::seconds(9));
   CHECK(ErrorOf({"p"}, Plain({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=-1"}))
             .find("TORCH_ELASTIC_SHUTDOWN_TIMEOUT '-1': expected seconds") == 0);
@@ -258,16 +258,16 @@ TEST_CASE("cli: a command is one as the first word only") {
 }
 
 TEST_CASE("cli: files by which a node proves itself come one way or the other") {
-  CHECK(Config({"--token_file=t", "p"}).trust.token == "t");
+  CHECK(Config({"--token-file=t", "p"}).trust.token == "t");
   CHECK(Config({"p"}, Plain({"PET_TOKEN_FILE=t"})).trust.token == "t");
-  const LaunchConfig own = Config({"--tls_cert=c", "--tls_key=k", "--tls_ca=a", "p"});
+  const LaunchConfig own = Config({"--tls-cert=c", "--tls-key=k", "--tls-ca=a", "p"});
   CHECK(own.trust.cert == "c");
   CHECK(own.trust.key == "k");
   CHECK(own.trust.ca == "a");
-  CHECK(ErrorOf({"--tls_cert=c", "--tls_key=k", "p"}).find("--tls_ca is missing") == 0);
-  CHECK(ErrorOf({"--tls_ca=a", "p"}).find("--tls_cert is missing") == 0);
-  CHECK(ErrorOf({"--token_file=", "p"}).find("--token_file") == 0);
-  CHECK(ErrorOf({"--token_file=t", "--tls_cert=c", "--tls_key=k", "--tls_ca=a", "p"}) ==
+  CHECK(ErrorOf({"--tls-cert=c", "--tls-key=k", "p"}).find("--tls-ca is missing") == 0);
+  CHECK(ErrorOf({"--tls-ca=a", "p"}).find("--tls-cert is missing") == 0);
+  CHECK(ErrorOf({"--token-file=", "p"}).find("--token-file") == 0);
+  CHECK(ErrorOf({"--token-file=t", "--tls-cert=c", "--tls-key=k", "--tls-ca=a", "p"}) ==
         Contains("expected one of them"));
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("cli: leftovers of another launcher and misspelt variables are warned 
   CHECK(all.warnings[0] ==
         "RANK=\\x1b[2J WORLD_SIZE=2 LOCAL_RANK=3 LOCAL_WORLD_SIZE=4 in the environment: workers "
         "get their own values");
-  // Scripts that are right export these, for --rdzv_endpoint.
+  // Scripts that are right export these, for --rdzv-endpoint.
   CHECK(Config({"p"}, Plain({"MASTER_ADDR=h", "MASTER_PORT=29500"})).warnings.empty());
 }
 

@@ -162,7 +162,7 @@ TEST_CASE("cluster: a step of one node needs no meeting place") {
 
 TEST_CASE("cluster: what the user gives wins, and the rest is derived") {
   const LaunchConfig elastic =
-      Config(kStep, {"--nnodes=2:3", "--nproc_per_node=5", "--rdzv_id=mine", "--max_restarts=3"});
+      Config(kStep, {"--nnodes=2:3", "--nproc-per-node=5", "--rdzv-id=mine", "--max-restarts=3"});
   CHECK(elastic.nodes.min == 2);
   CHECK(elastic.workers_per_node == 5);
   CHECK(elastic.run_id == "mine");
@@ -171,7 +171,7 @@ TEST_CASE("cluster: what the user gives wins, and the rest is derived") {
         "Slurm step 12.0: 2 to 3 nodes, node rank 1, head n1:12021, 5 workers each");
 
   // The node that is left over is a spare, so no rank is taken for granted.
-  const LaunchConfig fewer = Config(kStep, {"--nnodes=2", "--nproc_per_node=gpu"});
+  const LaunchConfig fewer = Config(kStep, {"--nnodes=2", "--nproc-per-node=gpu"});
   CHECK(!fewer.node_rank);
   CHECK(fewer.report_node == "");  // the first node may be the spare
   CHECK(fewer.cluster_line == "Slurm step 12.0: 2 of 3 nodes, head n1:12021, gpu workers each");
@@ -182,19 +182,19 @@ TEST_CASE("cluster: what the user gives wins, and the rest is derived") {
 }
 
 TEST_CASE("cluster: switched off") {
-  for (const Words& options : std::vector<Words>{{"--no_cluster"},
+  for (const Words& options : std::vector<Words>{{"--no-cluster"},
                                                  {"--standalone"},
-                                                 {"--node_rank=0"},
-                                                 {"--master_port=4000"},
-                                                 {"--rdzv_backend=static"}}) {
+                                                 {"--node-rank=0"},
+                                                 {"--master-port=4000"},
+                                                 {"--rdzv-backend=static"}}) {
     CAPTURE(options[0]);
     const LaunchConfig config = Config(kStep, options);
     CHECK(config.nodes.max == 1);
     CHECK(config.workers_per_node == 1);
     CHECK(config.cluster_line == "");
   }
-  CHECK(Config(kStep, {"--rdzv_endpoint=elsewhere:1"}).nodes.max == 1);
-  CHECK(Config(kStep, {"--master_addr=n1", "--nnodes=2"}).rendezvous == RendezvousKind::kStatic);
+  CHECK(Config(kStep, {"--rdzv-endpoint=elsewhere:1"}).nodes.max == 1);
+  CHECK(Config(kStep, {"--master-addr=n1", "--nnodes=2"}).rendezvous == RendezvousKind::kStatic);
   CheckAlone(Config(With(kStep, {{"DDPRUN_CLUSTER", "none"}})));
   CheckAlone(Config(With(kStep, {{"DDPRUN_JOB_MARK", "of-an-outer-ddprun"}})));
   CHECK(ErrorOf(With(kStep, {{"DDPRUN_CLUSTER", "slurm"}})) ==
@@ -218,25 +218,25 @@ TEST_CASE("cluster: a contradiction of the whole job is told by its first task")
   CHECK(
       ErrorOf(With(kFirst, crowded)) ==
       "Slurm step 12.0 has 4 tasks on a node; expected one, which starts that node's workers: srun "
-      "--ntasks-per-node=1 (--no_cluster leaves the variables alone)");
+      "--ntasks-per-node=1 (--no-cluster leaves the variables alone)");
   CHECK(ErrorOf(With(kStep, crowded)) == "");
   const Variables odd = {{"SLURM_JOB_ID", "p\xd6"}, {"SLURM_STEP_TASKS_PER_NODE", "\x1b[2J"}};
   CHECK(ErrorOf(With(kFirst, odd)).starts_with("Slurm step p\\xd6.0 has \\x1b[2J tasks on a node"));
   CHECK(ErrorOf(kFirst, {"--nnodes=2:4"}) ==
-        "--nnodes '2:4': Slurm step 12.0 has 3 nodes (--no_cluster leaves the variables alone)");
+        "--nnodes '2:4': Slurm step 12.0 has 3 nodes (--no-cluster leaves the variables alone)");
   CHECK(ErrorOf(kStep, {"--nnodes=2:4"}) == "");
   CHECK(
-      ErrorOf(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}), {"--rdzv_endpoint=n0:29400"}) ==
-      "--rdzv_endpoint 'n0:29400': n0 is a node of the job and none of this step, whose nodes are "
-      "'n[1-3]'; where a coordinator runs there, say --rdzv_conf is_host=0 (--no_cluster leaves "
+      ErrorOf(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}), {"--rdzv-endpoint=n0:29400"}) ==
+      "--rdzv-endpoint 'n0:29400': n0 is a node of the job and none of this step, whose nodes are "
+      "'n[1-3]'; where a coordinator runs there, say --rdzv-conf is_host=0 (--no-cluster leaves "
       "the variables alone)");
   CHECK(Config(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}),
-               {"--rdzv_endpoint=n0:29400", "--nnodes=3", "--rdzv_conf=is_host=0"})
+               {"--rdzv-endpoint=n0:29400", "--nnodes=3", "--rdzv-conf=is_host=0"})
             .endpoint.host == "n0");
 }
 
 TEST_CASE("cluster: variables that contradict each other are named, what all find by the first") {
-  const std::string end = " (--no_cluster leaves the variables alone)";
+  const std::string end = " (--no-cluster leaves the variables alone)";
   CHECK(ErrorOf(With(kStep, {{"SLURM_NODEID", "3"}})) ==
         "SLURM_NODEID '3': expected a number from 0 to 2" + end);
   CHECK(ErrorOf(With(kStep, {{"SLURM_STEP_NUM_NODES", "4"}})) == "");
@@ -272,16 +272,16 @@ TEST_CASE("cluster: what is typed into a shell within a step is no task of it") 
 
 TEST_CASE("cluster: a job of one task each, and one of several steps") {
   const Variables crowded = With(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "8(x3)"}});
-  CHECK(Config(crowded, {"--nnodes=1", "--nproc_per_node=1"}).rendezvous ==
+  CHECK(Config(crowded, {"--nnodes=1", "--nproc-per-node=1"}).rendezvous ==
         RendezvousKind::kStandalone);
-  // for node in ...; do srun -N1 -w $node ddprun --nnodes=4 --rdzv_endpoint=n0 ./train & done
+  // for node in ...; do srun -N1 -w $node ddprun --nnodes=4 --rdzv-endpoint=n0 ./train & done
   const Variables one = With(kStep, {{"SLURM_JOB_NODELIST", "n[0-3]"},
                                      {"SLURM_STEP_NODELIST", "n2"},
                                      {"SLURM_STEP_NUM_NODES", "1"},
                                      {"SLURM_STEP_TASKS_PER_NODE", "1"},
                                      {"SLURM_NODEID", "0"},
                                      {"SLURM_PROCID", "0"}});
-  const LaunchConfig config = Config(one, {"--nnodes=4", "--rdzv_endpoint=n0"});
+  const LaunchConfig config = Config(one, {"--nnodes=4", "--rdzv-endpoint=n0"});
   CHECK(config.nodes.max == 4);
   CHECK(config.cluster_line == "");
 }
@@ -301,7 +301,7 @@ TEST_CASE("cluster: SkyPilot") {
   CHECK(config.endpoint.port == Config(With(sky, {{"SKYPILOT_NODE_RANK", "0"}})).endpoint.port);
   CHECK(Config(With(sky, {{"SKYPILOT_NODE_IPS", "fd00::5\nfd00::6"}})).endpoint.host == "fd00::5");
   CHECK(ErrorOf(With(sky, {{"SKYPILOT_NUM_NODES", "3"}})) ==
-        "SKYPILOT_NUM_NODES '3': SKYPILOT_NODE_IPS names 2 (--no_cluster leaves the variables "
+        "SKYPILOT_NUM_NODES '3': SKYPILOT_NODE_IPS names 2 (--no-cluster leaves the variables "
         "alone)");
 }
 
@@ -312,11 +312,11 @@ TEST_CASE("cluster: Open MPI tells no head") {
                          {"PMIX_NAMESPACE", "prterun-ctl-77@1"}};
   CHECK(
       ErrorOf(mpi) ==
-      "Open MPI's job does not tell where its nodes meet; give --rdzv_endpoint=HOST:PORT, HOST the "
-      "node of rank 0 (--no_cluster leaves the variables alone)");
+      "Open MPI's job does not tell where its nodes meet; give --rdzv-endpoint=HOST:PORT, HOST the "
+      "node of rank 0 (--no-cluster leaves the variables alone)");
   CHECK(ErrorOf(With(mpi, {{"OMPI_COMM_WORLD_RANK", "1"}})) == ErrorOf(mpi));
   const LaunchConfig config =
-      Config(With(mpi, {{"OMPI_COMM_WORLD_RANK", "1"}}), {"--rdzv_endpoint=n1:29400"});
+      Config(With(mpi, {{"OMPI_COMM_WORLD_RANK", "1"}}), {"--rdzv-endpoint=n1:29400"});
   CHECK(config.nodes.max == 2);
   CHECK(config.node_rank == 1);
   CHECK(config.run_id == "prterun-ctl-77@1");
@@ -325,18 +325,18 @@ TEST_CASE("cluster: Open MPI tells no head") {
   CHECK(ErrorOf(With(mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}})) ==
         "Open MPI's job has 2 tasks on this node; expected one, which starts that node's workers: "
         "mpirun "
-        "-N 1 (--no_cluster leaves the variables alone)");
+        "-N 1 (--no-cluster leaves the variables alone)");
   // mpirun -n 1, or a library that thinks so.
   CheckAlone(Config(With(mpi, {{"OMPI_COMM_WORLD_SIZE", "1"}})));
   // All is said, also that several agents share a node.
   CHECK(!Config(With(mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
-                {"--nnodes=2", "--rdzv_endpoint=n1:29400"})
+                {"--nnodes=2", "--rdzv-endpoint=n1:29400"})
              .node_rank);
-  CheckAlone(Config(mpi, {"--rdzv_endpoint=localhost:0"}));
+  CheckAlone(Config(mpi, {"--rdzv-endpoint=localhost:0"}));
   // Its daemons are tasks of a Slurm step.
   Variables both = kStep;
   both.insert(mpi.begin(), mpi.end());
-  CHECK(Config(both, {"--rdzv_endpoint=n1:29400"}).nodes.max == 2);
+  CHECK(Config(both, {"--rdzv-endpoint=n1:29400"}).nodes.max == 2);
 }
 
 TEST_CASE("cluster: a rank without a size counts where nodes are asked for") {
@@ -344,13 +344,13 @@ TEST_CASE("cluster: a rank without a size counts where nodes are asked for") {
     CAPTURE(variable);
     CheckAlone(Config({{variable, "3"}}));
     const LaunchConfig config =
-        Config({{variable, "3"}}, {"--nnodes=4", "--rdzv_endpoint=job-0.net:29400", "--rdzv_id=j"});
+        Config({{variable, "3"}}, {"--nnodes=4", "--rdzv-endpoint=job-0.net:29400", "--rdzv-id=j"});
     CHECK(config.node_rank == 3);
     CHECK(config.rendezvous == RendezvousKind::kC10d);
     // A spare, and a command that leaves nothing open.
-    CHECK(!Config({{variable, "4"}}, {"--nnodes=4", "--rdzv_endpoint=job-0.net:29400"}).node_rank);
+    CHECK(!Config({{variable, "4"}}, {"--nnodes=4", "--rdzv-endpoint=job-0.net:29400"}).node_rank);
     CHECK(!Config({{variable, "3"}},
-                  {"--nnodes=4", "--rdzv_endpoint=job-0.net:29400", "--rdzv_backend=c10d"})
+                  {"--nnodes=4", "--rdzv-endpoint=job-0.net:29400", "--rdzv-backend=c10d"})
                .node_rank);
     CHECK(ErrorOf({{variable, "0"}}, {"--nnodes=4"}) ==
           Contains("does not tell where its nodes meet"));
@@ -373,10 +373,10 @@ TEST_CASE("cluster: workers that must share CPUs are told why") {
   // SLURM_CPUS_PER_TASK is the batch script's: srun may have given the task less.
   const Words told = {"Slurm gives this task 1 CPU for 2 workers: add --cpus-per-task=N to srun"};
   CHECK(warnings(kFirst, 1, {}) == told);
-  CHECK(warnings(kFirst, 1, {"--standalone", "--nproc_per_node=2"}) == told);
+  CHECK(warnings(kFirst, 1, {"--standalone", "--nproc-per-node=2"}) == told);
   CHECK(warnings(kFirst, 2, {}).empty());
   CHECK(warnings(kStep, 1, {}).empty());
-  CHECK(warnings({}, 1, {"--nproc_per_node=2"}).empty());
+  CHECK(warnings({}, 1, {"--nproc-per-node=2"}).empty());
 }
 
 TEST_CASE("cluster: a batch script of several nodes without srun is told what would use them") {
@@ -385,8 +385,8 @@ TEST_CASE("cluster: a batch script of several nodes without srun is told what wo
       "on all";
   CHECK(Config(kBatch).warnings == Words{told});
   CHECK(Config(kBatch).nodes.max == 1);
-  for (const Words& said : {Words{"--standalone"}, Words{"--nnodes=1"}, Words{"--no_cluster"},
-                            Words{"--rdzv_endpoint=n1:29400"}}) {
+  for (const Words& said : {Words{"--standalone"}, Words{"--nnodes=1"}, Words{"--no-cluster"},
+                            Words{"--rdzv-endpoint=n1:29400"}}) {
     CHECK(Config(kBatch, said).warnings.empty());
   }
   CHECK(Config(With(kBatch, {{"SLURM_JOB_NUM_NODES", "1"}})).warnings.empty());

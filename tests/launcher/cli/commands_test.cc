@@ -101,16 +101,16 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
       {{"--bind="}, "--bind '': " + listen},
       {{"--bind=a b:1"}, "--bind 'a b:1': " + listen},
       {{"--bind"}, "'--bind' needs a value: --bind=[HOST]:PORT"},
-      {{"--rdzv_id=a\nb"}, "--rdzv_id 'a\\nb': expected printable characters"},
-      {{"--rdzv_id=caf\xe9"}, "--rdzv_id 'caf\\xe9': expected printable characters in UTF-8"},
-      {{"--nnodes=2"}, "unknown option '--nnodes=2'; expected --bind [HOST]:PORT, --rdzv_id ID"},
+      {{"--rdzv-id=a\nb"}, "--rdzv-id 'a\\nb': expected printable characters"},
+      {{"--rdzv-id=caf\xe9"}, "--rdzv-id 'caf\\xe9': expected printable characters in UTF-8"},
+      {{"--nnodes=2"}, "unknown option '--nnodes=2'; expected --bind [HOST]:PORT, --rdzv-id ID"},
       {{"./train"}, "unexpected argument './train'; expected --bind"},
       {{"--bind=:0", "extra"},
-       "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv_id ID, --token_file FILE, "
-       "--tls_cert FILE, --tls_key FILE, --tls_ca FILE, --help (a program "
+       "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv-id ID, --token-file FILE, "
+       "--tls-cert FILE, --tls-key FILE, --tls-ca FILE, --help (a program "
        "of the name coordinator is ./coordinator)"},
       {{"--", "extra"}, "unexpected argument 'extra'; expected --bind"},
-      {{"--rdzv_id="}, "--rdzv_id '': expected an id; without the option it is that of the first"},
+      {{"--rdzv-id="}, "--rdzv-id '': expected an id; without the option it is that of the first"},
   };
   for (const auto& [words, message] : rows) {
     const absl::Status status = Parse(words, "coordinator").status();
@@ -130,8 +130,8 @@ TEST_CASE("bench options: what is measured, for how long, and which files are wr
   CHECK(bench({}).ranks == std::vector<int>{1, 2, 4});
   CHECK(bench({}).seconds_per_row == std::chrono::seconds(3));
   CHECK(bench({}).json_file.empty());
-  CHECK(bench({"--world_sizes=4,2,2"}).ranks == std::vector<int>{1, 2, 4});
-  CHECK(bench({"--world_sizes", "64"}).ranks == std::vector<int>{1, 64});
+  CHECK(bench({"--world-sizes=4,2,2"}).ranks == std::vector<int>{1, 2, 4});
+  CHECK(bench({"--world-sizes", "64"}).ranks == std::vector<int>{1, 64});
   CHECK(bench({"--seconds=0.5"}).seconds_per_row == std::chrono::milliseconds(500));
   CHECK(!bench({}).is_on_gpus);
   CHECK(!bench({"--device=cpu"}).is_on_gpus);
@@ -168,25 +168,25 @@ TEST_CASE("bench options: what is wrong is quoted with what is right") {
   const std::string ranks = "expected numbers of ranks from 1 to 64 separated by commas, as in";
   const std::string seconds = "expected seconds from 0.1 to 60";
   const std::vector<std::pair<Words, std::string>> rows = {
-      {{"ddp"}, "unexpected argument 'ddp'; expected --world_sizes N,..."},
-      {{"--world_sizes=2", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world_sizes N,..."},
-      {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world_sizes N,..."},
-      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --world_sizes N,..."},
+      {{"ddp"}, "unexpected argument 'ddp'; expected --world-sizes N,..."},
+      {{"--world-sizes=2", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world-sizes N,..."},
+      {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world-sizes N,..."},
+      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --world-sizes N,..."},
       {{"dp-ddp", "--device=gpu"}, "--device 'gpu': expected cpu or cuda"},
-      {{"dp-ddp", "--world_sizes=0"}, "--world_sizes '0': " + ranks},
-      {{"dp-ddp", "--world_sizes=x"}, "--world_sizes 'x': " + ranks},
-      {{"dp-ddp", "--world_sizes="}, "--world_sizes '': " + ranks},
-      {{"dp-ddp", "--world_sizes=1,,2"}, "--world_sizes '1,,2': " + ranks},
-      {{"dp-ddp", "--world_sizes=65"}, "--world_sizes '65': " + ranks},
-      {{"dp-ddp", "--world_sizes=-1"}, "--world_sizes '-1': " + ranks},
-      {{"dp-ddp", "--world_sizes=2,3,4,5,6,7"},
-       "--world_sizes '2,3,4,5,6,7': expected at most 6 different"},
+      {{"dp-ddp", "--world-sizes=0"}, "--world-sizes '0': " + ranks},
+      {{"dp-ddp", "--world-sizes=x"}, "--world-sizes 'x': " + ranks},
+      {{"dp-ddp", "--world-sizes="}, "--world-sizes '': " + ranks},
+      {{"dp-ddp", "--world-sizes=1,,2"}, "--world-sizes '1,,2': " + ranks},
+      {{"dp-ddp", "--world-sizes=65"}, "--world-sizes '65': " + ranks},
+      {{"dp-ddp", "--world-sizes=-1"}, "--world-sizes '-1': " + ranks},
+      {{"dp-ddp", "--world-sizes=2,3,4,5,6,7"},
+       "--world-sizes '2,3,4,5,6,7': expected at most 6 different"},
       {{"dp-ddp", "--seconds=0"}, "--seconds '0': " + seconds},
       {{"dp-ddp", "--seconds=61"}, "--seconds '61': " + seconds},
       {{"dp-ddp", "--seconds=fast"}, "--seconds 'fast': " + seconds},
       {{"dp-ddp", "--output="}, "--output '': expected a file's path"},
       {{"dp-ddp", "--json="}, "--json '': expected a file's path"},
-      {{"--json", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world_sizes N,..."},
+      {{"--json", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world-sizes N,..."},
       {{"--json=a", "--output=b"}, "--output is given by its old name, too: expected one of them"},
   };
   for (const auto& [words, message] : rows) {
@@ -258,7 +258,7 @@ TEST_CASE("commands: other launchers' words are refused with what is meant, what
 
 TEST_CASE("commands: the only choice may be left out") {
   CHECK(std::holds_alternative<NewTokenOptions>(*Parse({"token"})));
-  CHECK(std::get<BenchOptions>(*Parse({"bench", "--world_sizes=1,2"})).ranks ==
+  CHECK(std::get<BenchOptions>(*Parse({"bench", "--world-sizes=1,2"})).ranks ==
         std::vector<int>{1, 2});
   CHECK(Refused({"token", "old"}) == Contains("unexpected argument 'old'"));
   CHECK(Refused({"completion"}) == Contains("expected ddprun completion bash|zsh"));

@@ -8,6 +8,7 @@
 
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/skip.h"
@@ -48,7 +49,7 @@ TEST_CASE(
     const std::string text = CompletionText(shell);
     CAPTURE(shell);
     for (const OptionRow& row : OptionTable()) {
-      if (row.old == nullptr) CHECK(text == Contains(row.name));
+      if (row.old == nullptr) CHECK(text == Contains(Dashed(row.name).substr(2)));
     }
     for (const Words& words : {Words{"completion", shell}, Words{"--print-completion=" + shell}}) {
       std::vector<const char*> argv = {"ddprun"};
@@ -59,21 +60,21 @@ TEST_CASE(
     }
   }
   CHECK(CompletionText("ksh") == "");
-  const char* const argv[] = {"ddprun", "--print_completion", "ksh", "p"};
+  const char* const argv[] = {"ddprun", "--print-completion", "ksh", "p"};
   const auto refused = ParseCommandLine(4, argv, {});
-  CHECK(refused.status().message() == "--print_completion 'ksh': expected bash, zsh, tcsh or fish");
+  CHECK(refused.status().message() == "--print-completion 'ksh': expected bash, zsh, tcsh or fish");
 }
 
 TEST_CASE("completion: bash offers options, their values, commands and their own options") {
   CHECK(Bash({"--nno"}) == "--nnodes\n");
   CHECK(Bash({"--standalone", "--nno"}) == "--nnodes\n");
   // No old name, though it is taken.
-  CHECK(Bash({"--max_same"}) == "--max_same_failures\n");
+  CHECK(Bash({"--max_same"}) == "--max-same-failures\n");
   CHECK(Bash({"bench", "--ra"}) == "\n");
   CHECK(Bash({"--nnodes", "2", "--nno"}) == "--nnodes\n");
   CHECK(Bash({"--rdzv_backend", "="}) == "c10d\netcd\nstatic\n");
   CHECK(Bash({"--rdzv-backend", ""}) == "c10d\netcd\nstatic\n");
-  CHECK(Bash({"--rdzv_backend", "=", "s"}) == "static\n");
+  CHECK(Bash({"--rdzv-backend", "=", "s"}) == "static\n");
   CHECK(Bash({"--nproc_per_node", "gpu", ":", "1", "--nno"}) == "--nnodes\n");
   CHECK(Bash({"doc"}).rfind("doctor\n", 0) == 0);
   CHECK(Bash({"doctor", "--re"}) == "--require\n");

@@ -8,6 +8,7 @@
 
 #include "launcher/cli/cli.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/text.h"
 #include "launcher/process/exit_status.h"
 #include "tests/support/contains.h"
 
@@ -34,7 +35,7 @@ size_t CountNarrowLines(const std::string& text) {
 
 TEST_CASE("help: an example comes first, and no line is wider than a terminal") {
   for (const std::string& help : {HelpText(nullptr), FullHelpText()}) {
-    CHECK(help.find("Examples:\n  ddprun --nproc_per_node=4 ") == 0);
+    CHECK(help.find("Examples:\n  ddprun --nproc-per-node=4 ") == 0);
     CHECK(CountNarrowLines(help) > 0);
   }
 }
@@ -49,7 +50,7 @@ TEST_CASE("help: the short one has every command in a line, and ends within 60 l
     CHECK(help ==
           Contains(" " + text.substr(0, end == std::string::npos ? text.size() - 1 : end) + "\n"));
   }
-  CHECK(help == Contains("--nproc_per_node"));
+  CHECK(help == Contains("--nproc-per-node"));
   CHECK(help == Contains("--help-all"));
 }
 
@@ -67,7 +68,7 @@ TEST_CASE("help: a command's has its usage and its options, and ddprun's names t
           Contains(std::string("\nUsage: ddprun ") + command.name + subject + " [options]\n"));
     CHECK(FullHelpText() == Contains(std::string("\n  ddprun ") + command.name + " "));
     for (const OptionRow& row : command.options) {
-      const std::string name = std::string("--") + row.name;
+      const std::string name = Dashed(row.name);
       if (row.old == nullptr) CHECK(help == Contains(name));
       if (row.old != nullptr) CHECK(help != Contains(name));
     }
@@ -83,12 +84,12 @@ TEST_CASE("help: every option stands once, below the heading of its group, with 
   for (std::string word; stream >> word;) words += word + " ";
   for (const OptionRow& row : OptionTable()) {
     if (row.old != nullptr) {
-      CHECK(words != Contains(std::string("--") + row.name + "="));
+      CHECK(words != Contains(Dashed(row.name) + "="));
       continue;
     }
     const std::string value = row.is_flag() ? "" : std::string("=") + row.value;
     const std::string name =
-        "--" + std::string(row.name) + (row.may_stand_alone ? "[" + value + "]" : value) + " ";
+        Dashed(row.name) + (row.may_stand_alone ? "[" + value + "]" : value) + " ";
     CAPTURE(name);
     const std::string entry = name + row.help + " ";
     const size_t at = words.find(entry);
@@ -96,7 +97,7 @@ TEST_CASE("help: every option stands once, below the heading of its group, with 
     CHECK(words.find(entry, at + 1) == std::string::npos);
     const size_t heading = help.find(std::string("\n\n") + row.group + ":\n");
     REQUIRE(heading != std::string::npos);
-    const size_t line = help.find(std::string("--") + row.name, heading);
+    const size_t line = help.find(Dashed(row.name), heading);
     CHECK(help.find("\n\n", heading + 2) > line);
     if (row.letter != 0) CHECK(help.substr(line - 4, 4) == std::string{'-', row.letter} + ", ");
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/cli/option_values.h"
+#include "launcher/cli/text.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::launcher {
@@ -17,7 +18,7 @@ using std::chrono::seconds;
 
 GivenOptions Given(const std::vector<std::pair<std::string, std::string>>& options) {
   GivenOptions given;
-  for (const auto& [name, text] : options) given[name] = {.text = text, .source = "--" + name};
+  for (const auto& [name, text] : options) given[name] = {.text = text, .source = Dashed(name)};
   return given;
 }
 
@@ -66,7 +67,7 @@ TEST_CASE("launch config: -n counts the workers of all nodes, as mpirun's") {
   CHECK(error({{"workers", "0"}}).find("--workers '0': expected") == 0);
   CHECK(error({{"workers", "100000"}, {"nproc_per_node", "1"}}) ==
         "--workers '100000': expected at most 65536 nodes");
-  const std::string unknown = "their number is not known; expected --nproc_per_node alone";
+  const std::string unknown = "their number is not known; expected --nproc-per-node alone";
   CHECK(error({{"workers", "4"}, {"nproc_per_node", "gpu"}}) == Contains(unknown));
   CHECK(error({{"workers", "4"}, {"nnodes", "1:2"}}) == Contains(unknown));
   // A list of GPUs is a number.
@@ -176,19 +177,19 @@ TEST_CASE("launch config: what is for etcd is named where nobody reads it, and a
     return config.warnings.empty() ? "" : config.warnings.front();
   };
   CHECK(warning({{"rdzv_endpoint", "h"}, {"rdzv_conf", "protocol=https,user=u"}}) ==
-        "--rdzv_conf: protocol, user is not used: only the etcd backend reads it");
-  const GivenOptions given = {{"rdzv_backend", {"etcd", "--rdzv_backend"}},
-                              {"rdzv_id", {"j", "--rdzv_id"}},
-                              {"rdzv_endpoint", {"h", "--rdzv_endpoint"}},
-                              {"rdzv_conf", {"user=u", "--rdzv_conf"}}};
+        "--rdzv-conf: protocol, user is not used: only the etcd backend reads it");
+  const GivenOptions given = {{"rdzv_backend", {"etcd", "--rdzv-backend"}},
+                              {"rdzv_id", {"j", "--rdzv-id"}},
+                              {"rdzv_endpoint", {"h", "--rdzv-endpoint"}},
+                              {"rdzv_conf", {"user=u", "--rdzv-conf"}}};
   for (const bool has_password : {false, true}) {
     const auto config = BuildLaunchConfig(given, {.has_etcd_password = has_password});
     REQUIRE(config.ok());
     REQUIRE(config->warnings.size() == 1);
     CHECK(config->warnings[0] ==
-          (has_password ? "--rdzv_conf: the password goes over the network as it is; with "
+          (has_password ? "--rdzv-conf: the password goes over the network as it is; with "
                           "protocol=https it would not"
-                        : "--rdzv_conf: the user 'u' has no password: DDPRUN_ETCD_PASSWORD is not "
+                        : "--rdzv-conf: the user 'u' has no password: DDPRUN_ETCD_PASSWORD is not "
                           "set, or empty"));
   }
   // As etcdctl has it, and as a key of its own.
@@ -200,7 +201,7 @@ TEST_CASE("launch config: what is for etcd is named where nobody reads it, and a
     REQUIRE(config.ok());
     CHECK(config->rendezvous_options.etcd.user == "u");
     CHECK(config->warnings ==
-          std::vector<std::string>{"--rdzv_conf: the password in it is not used, as others can "
+          std::vector<std::string>{"--rdzv-conf: the password in it is not used, as others can "
                                    "read command lines and logs: "
                                    "DDPRUN_ETCD_PASSWORD is for it"});
   }
@@ -209,7 +210,7 @@ TEST_CASE("launch config: what is for etcd is named where nobody reads it, and a
   const auto without = BuildLaunchConfig(nobody, {.has_etcd_password = true});
   REQUIRE(without.ok());
   CHECK(without->warnings ==
-        std::vector<std::string>{"DDPRUN_ETCD_PASSWORD is not used: --rdzv_conf user=NAME, whose "
+        std::vector<std::string>{"DDPRUN_ETCD_PASSWORD is not used: --rdzv-conf user=NAME, whose "
                                  "password it is, is missing"});
 }
 
@@ -229,7 +230,7 @@ TEST_CASE("config: a rank beside an endpoint means static, and one line says so"
       Built({{"nnodes", "2"}, {"rdzv_endpoint", "h:1"}, {"node_rank", "0"}});
   CHECK(config.rendezvous == RendezvousKind::kStatic);
   REQUIRE(config.warnings.size() == 1);
-  CHECK(config.warnings[0].find("--node_rank beside --rdzv_endpoint means --rdzv_backend=static") ==
+  CHECK(config.warnings[0].find("--node-rank beside --rdzv-endpoint means --rdzv-backend=static") ==
         0);
   // Who has said which, or has named what only static knows, knows it.
   for (const std::string backend : {"static", "c10d"}) {
@@ -337,7 +338,7 @@ TEST_CASE("launch config: options of the other backend are warned of") {
   const LaunchConfig config =
       Built({{"rdzv_backend", "c10d"}, {"rdzv_endpoint", "h:1"}, {"master_port", "5"}});
   REQUIRE(config.warnings.size() == 1);
-  CHECK(config.warnings[0].find("--master_port '5' is not used") == 0);
+  CHECK(config.warnings[0].find("--master-port '5' is not used") == 0);
 }
 
 }  // namespace

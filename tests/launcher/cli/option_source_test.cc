@@ -77,7 +77,7 @@ TEST_CASE("option source: values that contradict each other are called what they
                "PET_STANDALONE with PET_NNODES '2': expected --nnodes=1"));
   CHECK(Begins(ErrorOf({"PET_NNODES=2"}, {"--standalone"}), "--standalone with PET_NNODES '2'"));
   CHECK(Begins(ErrorOf({"PET_NNODES=2:3"}),
-               "PET_NNODES '2:3': expected a fixed number, or --rdzv_endpoint"));
+               "PET_NNODES '2:3': expected a fixed number, or --rdzv-endpoint"));
   CHECK(Begins(ErrorOf({"PET_NODE_RANK=5"}, {"--nnodes=2"}),
                "PET_NODE_RANK '5' with --nnodes '2': expected a rank from 0 to 1"));
   CHECK(Begins(ErrorOf({"PET_MODULE=1", "PET_NO_PYTHON=1"}), "PET_NO_PYTHON with PET_MODULE"));
@@ -92,16 +92,16 @@ TEST_CASE("option source: every PET_ variable that is none of torchrun's is warn
         "unknown variable 'PET_SHOP' is ignored\nunknown variable 'PET_' is ignored");
   // torchrun has no variable for them either.
   CHECK(Warnings({"PET_NUMA_BINDING=abc", "PET_LOGS_SPECS=mine"}) ==
-        "variable 'PET_NUMA_BINDING' is ignored; the option has none: use --numa_binding\n"
+        "variable 'PET_NUMA_BINDING' is ignored; the option has none: use --numa-binding\n"
         "unknown variable 'PET_LOGS_SPECS' is ignored");
 }
 
 TEST_CASE("option source: warnings name the variable that gave the value") {
   CHECK(Warnings({"PET_NODE_RANK=1", "PET_STANDALONE=1"}) ==
         "PET_NODE_RANK '1' is not used: PET_STANDALONE is a job of one node");
-  CHECK(Warnings({}, {"--standalone", "--rdzv_endpoint=foo:1"}) ==
-        "--rdzv_endpoint 'foo:1' is not used: --standalone is a job of one node");
-  CHECK(Warnings({"PET_MASTER_PORT=7"}, {"--rdzv_backend=c10d"}) ==
+  CHECK(Warnings({}, {"--standalone", "--rdzv-endpoint=foo:1"}) ==
+        "--rdzv-endpoint 'foo:1' is not used: --standalone is a job of one node");
+  CHECK(Warnings({"PET_MASTER_PORT=7"}, {"--rdzv-backend=c10d"}) ==
         "PET_MASTER_PORT '7' is not used: only the static backend reads it");
   CHECK(Warnings({"PET_RDZV_CONF=jion_timeout=5"}) ==
         "PET_RDZV_CONF: unknown key 'jion_timeout' is ignored; did you mean join_timeout?");
@@ -121,8 +121,8 @@ TEST_CASE("option source: warnings name the variable that gave the value") {
 }
 
 TEST_CASE("option source: an option that wins over its variable is named itself") {
-  CHECK(Warnings({"PET_RDZV_CONF=join_timeout=5"}, {"--rdzv_conf=jion_timeout=5"}) ==
-        "--rdzv_conf: unknown key 'jion_timeout' is ignored; did you mean join_timeout?");
+  CHECK(Warnings({"PET_RDZV_CONF=join_timeout=5"}, {"--rdzv-conf=jion_timeout=5"}) ==
+        "--rdzv-conf: unknown key 'jion_timeout' is ignored; did you mean join_timeout?");
   CHECK(Begins(ErrorOf({"PET_NNODES=2"}, {"--nnodes=x"}), "--nnodes 'x'"));
   CHECK(LaunchConfig().SourceOf("tee") == "--tee");
 }

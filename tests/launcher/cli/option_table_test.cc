@@ -34,7 +34,7 @@ Use Only(Words words) {
   CHECK(line->program == Words{"program", "--nnodes=0"});
   const auto& [name, given] = *line->given.begin();
   const Deprecation* const old = given.old_name;
-  CHECK(given.source == (old != nullptr ? old->name : "--" + name));
+  CHECK(given.source == (old != nullptr ? old->name : Dashed(name)));
   return {FindOption(old != nullptr ? std::string_view(old->name).substr(2) : name), given.text};
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("option table: every beginning of an option is that option, or names a
       const std::string error = ErrorOf(words);
       CHECK(error.find("option '--" + beginning + "' could be --") == 0);
       for (const OptionRow* other : rows) {
-        CHECK(error == Contains(std::string("--") + other->name));
+        CHECK(error == Contains(Dashed(other->name)));
       }
     }
   }
@@ -180,7 +180,7 @@ TEST_CASE("option table: each option misspelt is told which one was meant") {
     CAPTURE(error);
     CHECK(error.find("unknown option '" + word + "'") == 0);
     if (std::string(row.name).size() > 3) {
-      CHECK(error == Contains(std::string("did you mean --") + row.name + "?"));
+      CHECK(error == Contains("did you mean " + Dashed(row.name) + "?"));
     }
   }
 }

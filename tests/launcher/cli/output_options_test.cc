@@ -75,7 +75,7 @@ TEST_CASE("output options: a name that the line prefix does not know is told") {
   };
   CHECK(warnings("[${role_name}${rank}/$local_rank@${hostname}] $$ ").empty());
   CHECK(warnings("${rnk}: ") ==
-        Texts{"--log_line_prefix_template: '${rnk}' stays as it is: none of ${role_name}, ${rank}, "
+        Texts{"--log-line-prefix-template: '${rnk}' stays as it is: none of ${role_name}, ${rank}, "
               "${local_rank}, ${hostname}"});
 }
 
@@ -87,11 +87,11 @@ TEST_CASE("output options: local ranks that are not on this node are named, a fe
   CHECK(OutputWarnings(config) ==
         Texts{"--redirects: no worker here has local rank 2, 12; they are 0 to 1",
               "--tee: no worker here has local rank 2, 3, 4, 5, 6, 7, 8, 9, ...; they are 0 to 1",
-              "--local_ranks_filter: no worker here has local rank 7; they are 0 to 1"});
+              "--local-ranks-filter: no worker here has local rank 7; they are 0 to 1"});
   config = Workers(1);
   config.console_ranks = {1};
   CHECK(OutputWarnings(config) ==
-        Texts{"--local_ranks_filter: no worker here has local rank 1; the only one is 0"});
+        Texts{"--local-ranks-filter: no worker here has local rank 1; the only one is 0"});
 }
 
 TEST_CASE("output options: filters that no line reaches are warned of") {
@@ -100,7 +100,7 @@ TEST_CASE("output options: filters that no line reaches are warned of") {
   config.tee.everyone = {.out = false, .err = true};
   const std::string why = " copies nothing: only lines that --tee shows on the console are copied";
   CHECK(OutputWarnings(config) ==
-        Texts{"--duplicate_stdout_filters" + why + ", and it shows no stdout"});
+        Texts{"--duplicate-stdout-filters" + why + ", and it shows no stdout"});
   config.tee.everyone.out = true;
   CHECK(OutputWarnings(config).empty());
   config.tee.everyone = {};
@@ -108,12 +108,12 @@ TEST_CASE("output options: filters that no line reaches are warned of") {
   config.console_ranks = {0};
   config.stderr_filters = {"y"};
   CHECK(OutputWarnings(config) ==
-        Texts{"--duplicate_stdout_filters" + why + ", and it shows no stdout",
-              "--duplicate_stderr_filters" + why + ", and it shows no stderr"});
+        Texts{"--duplicate-stdout-filters" + why + ", and it shows no stdout",
+              "--duplicate-stderr-filters" + why + ", and it shows no stderr"});
   config.log_dir = "/dev/null";
   config.stderr_filters.clear();
   CHECK(OutputWarnings(config) ==
-        Texts{"--duplicate_stdout_filters copies nothing: with --log_dir=/dev/null there is no "
+        Texts{"--duplicate-stdout-filters copies nothing: with --log-dir=/dev/null there is no "
               "file to copy to"});
 }
 

@@ -43,19 +43,19 @@ TEST_CASE("site file: its lines are variables of options, with comments and blan
   CHECK(config.hang_timeout == std::chrono::seconds(60));
   CHECK(config.log_dir == "/logs = all");
   CHECK(config.nodes.max == 1);
-  CHECK(config.site_line == "defaults of /etc/ddprun.env: --hang_timeout=60 --log_dir=/logs = all");
+  CHECK(config.site_line == "defaults of /etc/ddprun.env: --hang-timeout=60 --log-dir=/logs = all");
   CHECK(Config({"p"}, "").site_line.empty());
 }
 
 TEST_CASE("site file: the command line and each variable of the environment win over it") {
   const std::string site = "DDPRUN_HANG_TIMEOUT=60\nPET_SHUTDOWN_TIMEOUT=5\n";
-  CHECK(Config({"--hang_timeout=1", "p"}, site).hang_timeout == std::chrono::seconds(1));
+  CHECK(Config({"--hang-timeout=1", "p"}, site).hang_timeout == std::chrono::seconds(1));
   CHECK(Config({"p"}, site, {"PET_HANG_TIMEOUT=2"}).hang_timeout == std::chrono::seconds(2));
   CHECK(Config({"p"}, site, {"DDPRUN_HANG_TIMEOUT=3"}).hang_timeout == std::chrono::seconds(3));
   CHECK(Config({"p"}, site).shutdown_timeout == std::chrono::seconds(5));
   CHECK(Config({"p"}, site, {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=6"}).shutdown_timeout ==
         std::chrono::seconds(6));
-  CHECK(Config({"--hang_timeout=1", "p"}, "DDPRUN_HANG_TIMEOUT=60\n").site_line.empty());
+  CHECK(Config({"--hang-timeout=1", "p"}, "DDPRUN_HANG_TIMEOUT=60\n").site_line.empty());
   // Within it, as in the environment.
   CHECK(Config({"p"}, "PET_ON_HANG=dump\nDDPRUN_ON_HANG=restart\n").on_hang == OnHang::kRestart);
 }
@@ -91,15 +91,15 @@ TEST_CASE("site file: one that cannot be read ends a job, but no command that as
 TEST_CASE("site file: a default yields to what it does not go together with") {
   const std::string own = "PET_TLS_CERT=c\nPET_TLS_KEY=k\nPET_TLS_CA=a\n";
   CHECK(Config({"p"}, own).trust.cert == "c");
-  const LaunchConfig token = Config({"--token_file=t", "p"}, own);
+  const LaunchConfig token = Config({"--token-file=t", "p"}, own);
   CHECK(token.trust.token == "t");
   CHECK(token.trust.cert.empty());
   const auto secret = Parse({"p"}, {.token = "secret", .site = Site(own)});
   REQUIRE(secret.ok());
   CHECK(std::get<LaunchConfig>(*secret).trust.cert.empty());
-  CHECK(Config({"--hang_timeout=0", "p"}, "DDPRUN_ON_HANG=dump").on_hang == OnHang::kDump);
+  CHECK(Config({"--hang-timeout=0", "p"}, "DDPRUN_ON_HANG=dump").on_hang == OnHang::kDump);
   CHECK_FALSE(Config({"p"}, "DDPRUN_REQUEUE_CODE=99").requeue_code);
-  CHECK(Config({"--preempt_signal=USR1", "p"}, "DDPRUN_REQUEUE_CODE=99").requeue_code == 99);
+  CHECK(Config({"--preempt-signal=USR1", "p"}, "DDPRUN_REQUEUE_CODE=99").requeue_code == 99);
   // Nor is a job warned of what its site says for others.
   CHECK(Config({"p"}, "DDPRUN_MAX_NODE_LOSSES=3\nDDPRUN_RESTART_BACKOFF=5\n").warnings.empty());
   CHECK(Config({"--standalone", "p"}, "PET_RDZV_ENDPOINT=h:1\n").warnings.empty());

@@ -40,7 +40,7 @@ ClusterPlace PlaceOf(const std::string& step, Words options, Words more = {}) {
 
 const ClusterPlace kJob{.job = "Slurm job 12"};
 const ClusterPlace kStep{.job = "Slurm job 12", .step = "Slurm step 12.0", .nodes = 3};
-const Words kAll = {"--nnodes=3", "--rdzv_endpoint=n1:29400", "--rdzv_id=mine"};
+const Words kAll = {"--nnodes=3", "--rdzv-endpoint=n1:29400", "--rdzv-id=mine"};
 
 TEST_CASE("slurm step: the coordinator is told of whom an agent is, whatever options say") {
   CHECK(PlaceOf("n[1-3]", kAll) == kStep);
@@ -51,14 +51,14 @@ TEST_CASE("slurm step: where the job is derived from the step all of its nodes h
   ClusterPlace place = kStep;
   place.node = 1;
   CHECK(PlaceOf("n[1-3]", {}) == place);
-  CHECK(PlaceOf("n[1-3]", {"--nnodes=2", "--rdzv_id=mine"}) == place);
+  CHECK(PlaceOf("n[1-3]", {"--nnodes=2", "--rdzv-id=mine"}) == place);
   // A job of its own on each node.
-  CHECK(PlaceOf("n[1-3]", {"--nnodes=1", "--nproc_per_node=2"}) == kStep);
+  CHECK(PlaceOf("n[1-3]", {"--nnodes=1", "--nproc-per-node=2"}) == kStep);
 }
 
 TEST_CASE("slurm step: a job of more nodes than the step's is one of several steps") {
   CHECK(PlaceOf("n1", kAll) == kJob);
-  CHECK(PlaceOf("n2", {"--nnodes=1:2", "--rdzv_endpoint=n2:1"}) == kJob);
+  CHECK(PlaceOf("n2", {"--nnodes=1:2", "--rdzv-endpoint=n2:1"}) == kJob);
 }
 
 TEST_CASE("slurm step: a step left over from another job, and the agent of a worker, are none") {
@@ -96,9 +96,9 @@ TEST_CASE("slurm step: its nodes know the same four ports, first those that Slur
 }
 
 TEST_CASE("slurm step: other ports are tried where port and run id are the step's, by all alike") {
-  CHECK(PortsOf({"--rdzv_id=mine"}).size() == 1);
-  CHECK(PortsOf({"--rdzv_conf=is_host=1"}).size() == 1);
-  CHECK(PortsOf({"--nnodes=3", "--rdzv_endpoint=n1:29400"}) == std::vector<int>{29400});
+  CHECK(PortsOf({"--rdzv-id=mine"}).size() == 1);
+  CHECK(PortsOf({"--rdzv-conf=is_host=1"}).size() == 1);
+  CHECK(PortsOf({"--nnodes=3", "--rdzv-endpoint=n1:29400"}) == std::vector<int>{29400});
   CHECK(PortsOf({"--nnodes=2:3"}).size() == 4);
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("slurm step: the node that may host is the first one") {
   CHECK(is_host("0", {}) == std::nullopt);  // if the endpoint's name is its own, too
   CHECK(is_host("1", {}) == false);
   CHECK(is_host("1", {"--nnodes=2"}) == false);
-  CHECK(is_host("1", {"--rdzv_id=mine"}) == std::nullopt);
+  CHECK(is_host("1", {"--rdzv-id=mine"}) == std::nullopt);
 }
 
 }  // namespace

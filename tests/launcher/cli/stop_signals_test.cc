@@ -79,20 +79,20 @@ TEST_CASE("stop signals: what contradicts --preempt_signal is refused") {
   const auto error_of = [](const GivenOptions& given) {
     return std::string(BuildLaunchConfig(given, {}).status().message());
   };
-  const GivenValue usr1{"USR1", "--preempt_signal"};
-  CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"0", "--requeue_code"}}}) == "");
+  const GivenValue usr1{"USR1", "--preempt-signal"};
+  CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"0", "--requeue-code"}}}) == "");
   CHECK(error_of({{"preempt_signal", {"TERM", "PET_PREEMPT_SIGNAL"}}}) == "");
-  CHECK(error_of({{"preempt_signal", {"KILL", "--preempt_signal"}}})
-            .find("--preempt_signal 'KILL': expected a signal ") == 0);
+  CHECK(error_of({{"preempt_signal", {"KILL", "--preempt-signal"}}})
+            .find("--preempt-signal 'KILL': expected a signal ") == 0);
   CHECK(error_of({{"preempt_signal", usr1},
-                  {"signals_to_handle", {"SIGUSR1", "--signals_to_handle"}}}) ==
-        "--preempt_signal names a signal of --signals_to_handle 'SIGUSR1': expected one that "
+                  {"signals_to_handle", {"SIGUSR1", "--signals-to-handle"}}}) ==
+        "--preempt-signal names a signal of --signals-to-handle 'SIGUSR1': expected one that "
         "either asks the workers to stop or stops the job");
-  CHECK(error_of({{"requeue_code", {"99", "--requeue_code"}}}) ==
-        "--requeue_code '99' without --preempt_signal: expected the signal that asks for a "
+  CHECK(error_of({{"requeue_code", {"99", "--requeue-code"}}}) ==
+        "--requeue-code '99' without --preempt-signal: expected the signal that asks for a "
         "graceful stop, too");
-  CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"256", "--requeue_code"}}}) ==
-        "--requeue_code '256': expected a number from 0 to 255");
+  CHECK(error_of({{"preempt_signal", usr1}, {"requeue_code", {"256", "--requeue-code"}}}) ==
+        "--requeue-code '256': expected a number from 0 to 255");
 }
 
 }  // namespace

@@ -50,14 +50,14 @@ TEST_CASE("watch options: without them hangs are reported after 30 s, and no pag
 }
 
 TEST_CASE("watch options: how long a hang lasts, and what is done about it") {
-  CHECK(Config({"--hang_timeout=5", "p"}).hang_timeout == seconds(5));
-  CHECK(Config({"--hang_timeout", "0", "p"}).hang_timeout == Duration{0});
+  CHECK(Config({"--hang-timeout=5", "p"}).hang_timeout == seconds(5));
+  CHECK(Config({"--hang-timeout", "0", "p"}).hang_timeout == Duration{0});
   CHECK(Config({"--on-hang=dump", "p"}).on_hang == OnHang::kDump);
-  CHECK(Config({"--on_hang=restart", "p"}).on_hang == OnHang::kRestart);
+  CHECK(Config({"--on-hang=restart", "p"}).on_hang == OnHang::kRestart);
   CHECK(Config({"p"}, {"PET_ON_HANG=dump"}).on_hang == OnHang::kDump);
-  CHECK(ErrorOf({"--on_hang=panic", "p"}) == "--on_hang 'panic': expected report, dump or restart");
-  CHECK(ErrorOf({"--hang_timeout=-1", "p"}).find("--hang_timeout '-1': ") == 0);
-  CHECK(ErrorOf({"--hang_timeout=0", "--on_hang=dump", "p"}) == Contains("no hang is looked for"));
+  CHECK(ErrorOf({"--on-hang=panic", "p"}) == "--on-hang 'panic': expected report, dump or restart");
+  CHECK(ErrorOf({"--hang-timeout=-1", "p"}).find("--hang-timeout '-1': ") == 0);
+  CHECK(ErrorOf({"--hang-timeout=0", "--on-hang=dump", "p"}) == Contains("no hang is looked for"));
 }
 
 TEST_CASE("watch options: a page's place stands behind the sign; the next word is the program") {
@@ -85,8 +85,8 @@ TEST_CASE("watch options: a page's place stands behind the sign; the next word i
 }
 
 TEST_CASE("watch options: an event file is any path but none") {
-  CHECK(Config({"--event_file", "a b", "p"}).event_file == "a b");
-  CHECK(ErrorOf({"--event_file=", "p"}) == "--event_file '': expected a path");
+  CHECK(Config({"--event-file", "a b", "p"}).event_file == "a b");
+  CHECK(ErrorOf({"--event-file=", "p"}) == "--event-file '': expected a path");
 }
 
 TEST_CASE("ask options: the job stands anywhere among the options, or is left out") {
@@ -107,7 +107,7 @@ TEST_CASE("ask options: the job stands anywhere among the options, or is left ou
   const AskOptions old = AskOf({"stop", "--after-step", "job-1"});
   CHECK(old.stop_how == rendezvous::StopHow::kAfterStep);
   CHECK(old.job == "job-1");
-  CHECK(old.warnings == Words{"--after_step is an old name: instead of stop --after_step write "
+  CHECK(old.warnings == Words{"--after-step is an old name: instead of stop --after-step write "
                               "stop --graceful (deprecated since ddprun 0.1.0)"});
   CHECK(AskOf({"stop", "--now", "job-1"}).stop_how == rendezvous::StopHow::kNow);
   // A beginning of an option has its value behind it, too.
@@ -133,7 +133,7 @@ TEST_CASE("ask options: what is wrong is said with what is right") {
         Contains("unknown option '--job'; the job is an argument: ddprun status JOB"));
   CHECK(ErrorOf({"stop", "--now", "--graceful"}) ==
         "stop: --graceful lets the workers save and --now kills them: give one of them");
-  CHECK(ErrorOf({"stop", "--now", "--after_step"}) == Contains("--after_step lets"));
+  CHECK(ErrorOf({"stop", "--now", "--after-step"}) == Contains("--after-step lets"));
   CHECK(ErrorOf({"logs"}) == "logs: --rank=N is needed: whose output?");
   CHECK(ErrorOf({"logs", "--rank=x"}).find("logs: --rank 'x': ") == 0);
   CHECK(ErrorOf({"logs", "--rank=-1"}).find("logs: --rank '-1': ") == 0);

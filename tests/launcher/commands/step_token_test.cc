@@ -84,7 +84,7 @@ TEST_CASE("step token: a link in its place is refused, to whatever file of the u
         trouble ==
         Contains("the step's token .ddprun-7.0-0.token: it is a link, which others may have made"));
     CHECK(trouble ==
-          Contains("; another file of that name must go, or give a token, or --no_cluster"));
+          Contains("; another file of that name must go, or give a token, or --no-cluster"));
     CHECK(trouble != Contains("thirty"));
     CHECK(fs::is_symlink(kName));  // who has put it there is to be seen
     fs::remove(kName);

@@ -107,7 +107,7 @@ TEST_CASE("log options: where files are that nobody chose a place for is said on
   const std::string said = SaidBy(options, dir, &folder);
   CHECK(folder.find(dir.path().string()) == 0);
   CHECK(said == "ddprun: log files are in " + folder +
-                    "/attempt_<n>/<local_rank>/; --log_dir chooses the place\n");
+                    "/attempt_<n>/<local_rank>/; --log-dir chooses the place\n");
 }
 
 TEST_CASE("log options: without files, or with a place of the user's choice, nothing is said") {

@@ -82,7 +82,7 @@ TEST_CASE("log thread: a file on a full disk is told of when it happens, and onc
   const std::string told =
       "ddprun: warning: write log file /logs/attempt_0/0/stderr.log: No space left on device; the "
       "workers go on, and lines are missing there, as in other files that have no room: make room, "
-      "or choose another place with --log_dir\n";
+      "or choose another place with --log-dir\n";
   std::array<char, 4096> buffer;
   // The worker lives.
   REQUIRE(write(channel.write_end.get(), "one\n", 4) == 4);

@@ -132,7 +132,7 @@ TEST_CASE("run folder: where TMPDIR cannot be used another folder is, or both ar
   nowhere->BeginAttempt(0);
   const std::string message(nowhere->MakeWorkerFolder(0).status().message());
   for (const char* part :
-       {"/no/such: ", "/none: ", "(TMPDIR or --log_dir may name another folder)"}) {
+       {"/no/such: ", "/none: ", "(TMPDIR or --log-dir may name another folder)"}) {
     CHECK(message == Contains(part));
   }
 }

@@ -68,7 +68,7 @@ TEST_CASE("binding: a worker without a CPU is named, with why") {
   CHECK(ErrorOf(NumaBinding::kSocket, topology, {9}) ==
         "local rank 0: the kernel has no NUMA node 9 in /sys/devices/system/node");
   CHECK(ErrorOf(NumaBinding::kExclusive, topology, {2, 2}) ==
-        "local rank 0: NUMA node 2 has 1 physical cores for 2 workers; --numa_binding=node lets "
+        "local rank 0: NUMA node 2 has 1 physical cores for 2 workers; --numa-binding=node lets "
         "them share");
 }
 

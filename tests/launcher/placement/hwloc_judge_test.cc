@@ -1,4 +1,4 @@
-// --numa_binding on machines that hwloc made up, judged by what hwloc says of them.
+// --numa-binding on machines that hwloc made up, judged by what hwloc says of them.
 #include <algorithm>
 #include <map>
 #include <memory>

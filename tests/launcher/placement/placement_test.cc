@@ -62,7 +62,7 @@ TEST_CASE("placement: a GPU that cannot be read stops the worker that has it, an
   const SmallMachine machine;
   CHECK(machine.Bind(NumaBinding::kNode, 2, GpusOfDouble(3)).value() == Sets{{2, 3}, {0, 1}});
   CHECK(machine.ErrorOf(NumaBinding::kNode, 3, GpusOfDouble(3))
-            .starts_with("--numa_binding 'node': local rank 2's GPU: "));
+            .starts_with("--numa-binding 'node': local rank 2's GPU: "));
 }
 
 TEST_CASE("placement: PCI addresses are found in every form that libraries write") {
@@ -81,7 +81,7 @@ TEST_CASE("placement: PCI addresses are found in every form that libraries write
 TEST_CASE("placement: more workers than visible GPUs are refused") {
   const SmallMachine machine;
   CHECK(machine.ErrorOf(NumaBinding::kExclusive, 3, GpusOfDouble(2)) ==
-        "--numa_binding 'exclusive': local rank 2 has no GPU: 2 visible, for 3 workers; workers "
+        "--numa-binding 'exclusive': local rank 2 has no GPU: 2 visible, for 3 workers; workers "
         "that use no GPU are bound with CUDA_VISIBLE_DEVICES=-1");
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("placement: a driver in trouble is an error, not a machine without GPU
   GpuReport broken;
   broken.driver = DriverState::kUnusable;
   broken.driver_error = "too old";
-  CHECK(machine.ErrorOf(NumaBinding::kNode, 1, broken) == "--numa_binding 'node': too old");
+  CHECK(machine.ErrorOf(NumaBinding::kNode, 1, broken) == "--numa-binding 'node': too old");
   GpuReport none;
   none.driver = DriverState::kOpened;
   CHECK(machine.ErrorOf(NumaBinding::kNode, 1, none, {.visible_devices = "GPU-ff"}) ==
@@ -150,7 +150,7 @@ TEST_CASE("placement: files that are missing or hold something else are named") 
     if (row.text != nullptr) machine.Write(row.path, row.text);
     const std::string error = machine.ErrorOf(row.binding, 1, GpusOfDouble(1));
     CHECK(error == Contains(row.wanted));
-    CHECK(error.find("--numa_binding '") == 0);
+    CHECK(error.find("--numa-binding '") == 0);
     CHECK(error != Contains("\n"));
   }
 }
@@ -174,7 +174,7 @@ TEST_CASE("placement: CPUs that this process may not use are left out") {
   };
   CHECK(bind({1, 3}).value() == Sets{{3}});
   CHECK(bind({1}).status().message() ==
-        "--numa_binding 'node': local rank 0: NUMA node 1 has no CPU that this process may use");
+        "--numa-binding 'node': local rank 0: NUMA node 1 has no CPU that this process may use");
 }
 
 LaunchConfig Workers(int count) {
@@ -205,7 +205,7 @@ TEST_CASE("virtual devices: each worker's GPU is its entry of the launcher's own
   const auto devices = VirtualDevices(Workers(4), kCuda, "3,1");
   CHECK(absl::IsInvalidArgument(devices.status()));
   CHECK(devices.status().message() ==
-        "--virtual_local_rank: local rank 2 exceeds the GPUs in CUDA_VISIBLE_DEVICES '3,1': "
+        "--virtual-local-rank: local rank 2 exceeds the GPUs in CUDA_VISIBLE_DEVICES '3,1': "
         "expected one for each of 4 workers");
   const auto hip = VirtualDevices(Workers(4), "HIP_VISIBLE_DEVICES", "3,1");
   CHECK(hip.status().message() == Contains("the GPUs in HIP_VISIBLE_DEVICES '3,1'"));
@@ -217,8 +217,8 @@ TEST_CASE("virtual devices: what hides all GPUs is named, not counted as a GPU")
     const auto devices = VirtualDevices(Workers(2), kCuda, value);
     CHECK(absl::IsInvalidArgument(devices.status()));
     CHECK(devices.status().message() ==
-          "--virtual_local_rank: CUDA_VISIBLE_DEVICES '" + value +
-              "' hides all GPUs: unset it, or leave --virtual_local_rank out");
+          "--virtual-local-rank: CUDA_VISIBLE_DEVICES '" + value +
+              "' hides all GPUs: unset it, or leave --virtual-local-rank out");
   }
 }
 

@@ -1,4 +1,4 @@
-// --numa_binding beside PyTorch's own functions, on the same fake /sys.
+// --numa-binding beside PyTorch's own functions, on the same fake /sys.
 #include <unistd.h>
 
 #include <optional>

@@ -22,13 +22,13 @@ TEST_CASE("left children: the line names the process, its rank and the option") 
   const LeftChild shell{.pid = 71, .name = "sh", .rank = 3};
   CHECK(LeftChildrenText({shell}, 0s) ==
         "rank 3 has ended and left sh (pid 71) running: it is ended with this node's workers; "
-        "--keep_children=SECONDS gives it time");
+        "--keep-children=SECONDS gives it time");
   CHECK(LeftChildrenText({shell}, 60s) ==
-        "rank 3 has ended and left sh (pid 71) running: it has 60 s to end (--keep_children)");
+        "rank 3 has ended and left sh (pid 71) running: it has 60 s to end (--keep-children)");
   const LeftChild trainer{.pid = 72, .name = "python", .rank = 3, .has_gpu = true};
   CHECK(LeftChildrenText({trainer}, 60s) ==
         "rank 3 has ended and left python (pid 72) running: ending it, as it has a GPU open, in "
-        "spite of --keep_children");
+        "spite of --keep-children");
 }
 
 TEST_CASE("left children: of many some are named, and all ranks") {
@@ -38,12 +38,12 @@ TEST_CASE("left children: of many some are named, and all ranks") {
   }
   CHECK(LeftChildrenText(many, 0s) ==
         "ranks 0, 1 have ended and left sh (pid 71), sh (pid 72), sh (pid 73) and 2 more running: "
-        "they are ended with this node's workers; --keep_children=SECONDS gives them time");
+        "they are ended with this node's workers; --keep-children=SECONDS gives them time");
   many.resize(1);
   many[0].rank = -1;
   CHECK(LeftChildrenText(many, 0s) ==
         "a worker has ended and left sh (pid 71) running: it is ended with this node's workers; "
-        "--keep_children=SECONDS gives it time");
+        "--keep-children=SECONDS gives it time");
 }
 
 // A process that a worker of `rank` has left, with files of these names open.
@@ -88,7 +88,7 @@ TEST_CASE("left children: each is told of once, a moment after its worker has en
   CHECK(children.next_at() == kStart + 12s);
   const std::vector<std::string> over = Look(children, kStart + 69s);
   REQUIRE(over.size() == 1);
-  CHECK(over[0].ends_with(" had not ended within 60 s (--keep_children): ending them now"));
+  CHECK(over[0].ends_with(" had not ended within 60 s (--keep-children): ending them now"));
   CHECK(children.next_at() == TimePoint::max());
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("left children: one with a GPU open is ended at once, and killed after
   children.WorkerEnded(kStart);
   const std::vector<std::string> lines = children.Look(kStart + 1s, query, {});
   REQUIRE(lines.size() == 1);
-  CHECK(lines[0].ends_with("in spite of --keep_children"));
+  CHECK(lines[0].ends_with("in spite of --keep-children"));
   CHECK(left.process.Wait() == 128 + SIGTERM);
 }
 

@@ -224,7 +224,7 @@ TEST_CASE("last words: an error file that is too large is removed from our own f
   CHECK(is_there(0));
   // Where there is no room for texts as well.
   const std::vector<LastWords> ours = fixture.Read(dead, /*room=*/1, FolderOwner::kDdprun);
-  CHECK(ours[0].warning == named + "; it is removed, as --log_dir names no folder to keep it in");
+  CHECK(ours[0].warning == named + "; it is removed, as --log-dir names no folder to keep it in");
   CHECK(ours[0].report.error_file == "");
   CHECK_FALSE(is_there(0));
   CHECK(ours[2].warning == Contains("it is removed"));

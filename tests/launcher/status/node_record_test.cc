@@ -312,7 +312,7 @@ TEST_CASE(
   lived.Action(Duration{0}, ReportSuccess{});
   CHECK(lived.Node().waiting_for == "");
   lived.Event(Duration{0}, rendezvous::Concluded{});
-  const std::string wait = "all ranks have succeeded, waiting for what they left (--keep_children)";
+  const std::string wait = "all ranks have succeeded, waiting for what they left (--keep-children)";
   CHECK(lived.Node(seconds(10)).waiting_for == wait);
   CHECK(lived.Node(seconds(10)).waiting_left_s == 49);  // rank 1's end is dated a second earlier
   CHECK(lived.Job(true, seconds(10)).waiting_for == wait);

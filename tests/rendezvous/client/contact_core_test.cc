@@ -80,7 +80,7 @@ TEST_CASE("contact: a port of this machine that another program has is an error 
     bench.Step(Hosted{Hosted::Outcome::kPortTaken});
     CHECK(bench.Step(Saw(Outcome::kForeign, "HTTP/1.0 400")) == "emit failed");
     CHECK(bench.text ==
-          "port 29400 of this machine, which --rdzv_endpoint names, is in use by another program: "
+          "port 29400 of this machine, which --rdzv-endpoint names, is in use by another program: "
           "use another port");
   }
   // A program that closes, or one that only bound the port, is tried for a second.
@@ -187,7 +187,7 @@ TEST_CASE("contact: the name that others are told is looked up first, whoever ho
   failing.now += seconds(1);
   CHECK(failing.Step(TimePassed{}) == "check name");
   CHECK(failing.Step(Looked{.outcome = Outcome::kNoName, .text = "no such name"}) == "emit failed");
-  CHECK(failing.text == Contains("--local_addr: no such name; expected a host name"));
+  CHECK(failing.text == Contains("--local-addr: no such name; expected a host name"));
 }
 
 TEST_CASE("contact: another job or program on the port ends the wait of one without workers") {

@@ -69,7 +69,7 @@ TEST_CASE("ports: a host that finds all of them taken says so") {
   SUBCASE("by a program") {
     CHECK(bench.Step(Saw(Outcome::kForeign)) == "emit failed");
     CHECK(bench.text ==
-          "port 29402 of this machine, the last of 3 that --rdzv_endpoint gives, is in use by "
+          "port 29402 of this machine, the last of 3 that --rdzv-endpoint gives, is in use by "
           "another program: use another port");
   }
   SUBCASE("by another job, which it does not join") {

@@ -44,7 +44,7 @@ TEST_CASE("contact: a port of this machine that is silent may be a busy coordina
     CHECK(bench.now - begin <= seconds(27));
     CHECK(
         bench.text ==
-        "port 29400 of this machine, which --rdzv_endpoint names, is in use and silent for 15 s "
+        "port 29400 of this machine, which --rdzv-endpoint names, is in use and silent for 15 s "
         "(no answer within 5 s): its coordinator is stopped or overloaded, or another program has "
         "the port");
   }

@@ -136,7 +136,7 @@ TEST_CASE("look on: nobody there, another program, and no answer in time, are sa
       ErrorOf(other.port()) ==
       "ask the coordinator at 127.0.0.1:" + std::to_string(other.port()) +
           ": another program is there, which says \"SSH-2.0-OpenSSH_9.2\\r\\n\"; is this the job's "
-          "--rdzv_endpoint?");
+          "--rdzv-endpoint?");
   const ForeignServer mute("", false);
   // lower bound: it never answers
   CHECK(ErrorOf(mute.port(), milliseconds(200)) == Contains("has not answered in time"));

@@ -115,7 +115,7 @@ TEST_CASE("trust: who lacks the token or has another one is told so, and disturb
     REQUIRE_MESSAGE(failed, stranger.log.Text());
     CHECK(failed->kind == Kind::kDistrusted);
     CHECK(failed->message == Contains(row.why));
-    CHECK(failed->message == Contains("--token_file"));
+    CHECK(failed->message == Contains("--token-file"));
   }
   Agent b(coordinator->port(), "a token", 2, "b");
   Finish(a, b);
@@ -198,7 +198,7 @@ TEST_CASE("trust: who looks on needs the token, too") {
   for (const auto& identity : {Token("another token"), std::shared_ptr<const TlsIdentity>()}) {
     const auto answers = look(identity);
     CHECK(absl::IsUnauthenticated(answers.status()));
-    CHECK(answers.status().message() == Contains("--token_file"));
+    CHECK(answers.status().message() == Contains("--token-file"));
   }
 }
 

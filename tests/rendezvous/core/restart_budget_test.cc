@@ -83,7 +83,7 @@ TEST_CASE("restart budget: only failures in succession count as the same") {
   CountFailure(limits, first, 3, spent);
   CHECK(WhyNoRestart(limits, spent, first) ==
         "the same failure 2 times in succession, each after step 12: another restart would most "
-        "likely end so, too (--max_same_failures=1)");
+        "likely end so, too (--max-same-failures=1)");
   CHECK(WhyNoRestart(RestartLimits{}, spent, first) == "");
 }
 

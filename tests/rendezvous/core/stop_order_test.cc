@@ -148,7 +148,7 @@ TEST_CASE("machine: the facts of a job that a lost node has ended name the loss"
   job.Step(1s, NodeLeft{InRound(2), "chance"});
   const JobFacts facts = job.machine().Facts(At(1s));
   CHECK(facts.phase == "ended");
-  CHECK(facts.gone == Contains("(--max_restarts=0)"));
+  CHECK(facts.gone == Contains("(--max-restarts=0)"));
 }
 
 TEST_CASE("machine: a node that does not come back to a restarted coordinator is missed") {

@@ -192,7 +192,7 @@ TEST_CASE("etcd: asked in TLS, one that speaks in the clear alone is named once 
   auto status = AnswerOf(EtcdClient(options));
   CHECK_MESSAGE(absl::IsFailedPrecondition(status), status.ToString());
   CHECK(status.message() == "etcd at 127.0.0.1:" + std::to_string(cluster.port(0)) +
-                                ": it speaks without TLS alone: leave out --rdzv_conf "
+                                ": it speaks without TLS alone: leave out --rdzv-conf "
                                 "protocol=https, or give etcd a certificate");
   // Another member may have it, and be back later.
   const ReservedPort nobody;

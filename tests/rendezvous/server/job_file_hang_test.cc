@@ -155,7 +155,7 @@ TEST_CASE("job file: one that does not answer at the end is left behind, and is 
   }
   CHECK(told->Await() == "job file: remove \"" + path +
                              "\": its file system does not answer; delete the file before you use "
-                             "this --rdzv_id on this port again, or the next job counts this one's "
+                             "this --rdzv-id on this port again, or the next job counts this one's "
                              "restarts as its own\n");
   const int writer = open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(writer >= 0);

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "launcher/cli/option_table.h"
+#include "launcher/cli/text.h"
 #include "launcher/cli/variable_table.h"
 #include "launcher/metrics/metric_series.h"
 #include "launcher/process/exit_status.h"
@@ -170,7 +171,7 @@ TEST_CASE("reference pages: each option and variable and event and exit code has
   const std::map<std::string, int> rows = RowsByName();
   std::vector<std::string> names = {"128+n"};
   for (const auto& row : launcher::OptionTable()) {
-    if (row.old == nullptr) names.push_back(absl::StrCat("--", row.name));
+    if (row.old == nullptr) names.push_back(absl::StrCat("--", launcher::Dashed(row.name)));
   }
   for (const auto& group : launcher::VariableTable()) {
     for (const auto& row : group.rows) names.emplace_back(row.name);

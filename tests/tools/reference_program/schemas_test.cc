@@ -72,8 +72,8 @@ TEST_CASE("schemas: they take what a job prints and writes and nothing else") {
   const ControlFolder folder;
   const auto ddprun = RunReporting(
       job, folder,
-      {"--nproc_per_node=2", "--max_restarts=1", "--report_file=" + job.File("report"),
-       "--event_file=" + job.File("events")},
+      {"--nproc-per-node=2", "--max-restarts=1", "--report-file=" + job.File("report"),
+       "--event-file=" + job.File("events")},
       {"step:1@1#0", "exit:7@1#0", "open:dp", "step:1", "call:1", "until:" + job.File("go")});
   const Json seen = StatusUntil(job, folder, [](const Json& now) {
     return now["restart_count"] == 1 && HaveStepped(now, 2);
@@ -100,11 +100,11 @@ TEST_CASE("schemas: they take what doctor and check and bench print and nothing 
   REQUIRE_MESSAGE(doctor->Wait() == 0, doctor->Describe());
   CheckSchema(job, "doctor", {doctor->out()});
   // Ranks that share cores with other tests differ by much.
-  const auto check = job.RunRaw({"check", "--nproc_per_node=2", "--json", "--tolerance=40"});
+  const auto check = job.RunRaw({"check", "--nproc-per-node=2", "--json", "--tolerance=40"});
   REQUIRE_MESSAGE(check->Wait() == 0, check->Describe());
   CheckSchema(job, "check", {check->out()});
   const auto bench =
-      job.RunRaw({"bench", "--world_sizes=2", "--seconds=0.1", "--output", job.File("bench.json")});
+      job.RunRaw({"bench", "--world-sizes=2", "--seconds=0.1", "--output", job.File("bench.json")});
   REQUIRE_MESSAGE(bench->Wait() == 0, bench->Describe());
   CheckSchema(job, "bench", {ReadFile(job.File("bench.json"))});
 }

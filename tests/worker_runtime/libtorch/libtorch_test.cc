@@ -284,7 +284,7 @@ TEST_CASE("libtorch: the example learns on two ranks, and names a file that is n
   Subprocess digits({Runfile("tools/make_digits/make_digits"), folder.File("digits"), "--train",
                      "2000", "--test", "500"});
   REQUIRE_MESSAGE(digits.Wait() == 0, digits.Describe());
-  Subprocess job({Runfile("ddprun"), "--standalone", "--nproc_per_node=2",
+  Subprocess job({Runfile("ddprun"), "--standalone", "--nproc-per-node=2",
                   Programs::Get().Path("dist_mnist"), folder.File("digits"), "4"},
                  {.env = kOneThread});
   REQUIRE_MESSAGE(job.Wait() == 0, job.Describe());
