@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Judges the sentences of Markdown files: prose.py [--table] FILE...
+"""Judges the sentences of Markdown files and of C++ comments: prose.py [--table] FILE...
 
 A sentence has at most 30 words (docs/internals/style.md asks for 25), and no word for which there
 is a plainer one. --table prints a line for each file: its words, the words of a sentence on
@@ -29,6 +29,7 @@ BANNED = (
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
+_COMMENT = re.compile(r'^((?:[^"]|"[^"]*")*?)(//|/\*)(?=\s|$)(.*)$')
 _END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<=[.!?])[\"')*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`])")
 
 
@@ -82,17 +83,45 @@ def _blocks(lines):
         is_after_blank = not text or (is_after_blank and is_code)
 
 
-def sentences(lines):
+def _comments(lines):
+    """Paragraphs and items of the comments of a C++ file, with their first lines' numbers. As in
+    tools/site/doxygen_filter.py, what is indented after an empty line is code, and is left out."""
+    block, begin, column = [], 0, None
+    is_open = is_code = is_after_blank = False
+    for number, line in enumerate([*lines, ""], 1):
+        found = None if is_open else _COMMENT.match(line)
+        if is_open:
+            text, is_new = re.sub(r"^\s*\*(?!/)", "", line), False
+        elif found:
+            code, mark, text = found.groups()
+            is_new = bool(code.strip()) or mark == "/*" or len(code) != column
+            is_open, column = mark == "/*", len(code)
+        else:
+            text, is_new, column = "", True, None
+        is_open = is_open and "*/" not in text
+        text = text.replace("*/", "").rstrip()
+        is_code = text.startswith("   ") and (is_after_blank or is_code)
+        is_after_blank = not text
+        if (is_new or not text or is_code or _ITEM.match(text)) and block:
+            yield begin, " ".join(block)
+            block = []
+        if text and not is_code:
+            begin = begin if block else number
+            block.append(_ITEM.sub("", text).strip())
+
+
+def sentences(name, lines):
+    blocks = _blocks(lines) if name.endswith(".md") else _comments(lines)
     return [
         Sentence(line, piece)
-        for line, block in _blocks(lines)
+        for line, block in blocks
         for piece in _END.split(_plain(block))
         if piece.strip()
     ]
 
 
 def breaches(name, lines):
-    for each in sentences(lines):
+    for each in sentences(name, lines):
         count = each.words()
         shown = each.text if len(each.text) < 90 else each.text[:90] + "..."
         if count > MOST_WORDS:
@@ -106,7 +135,7 @@ def breaches(name, lines):
 
 
 def table(name, lines):
-    counts = [each.words() for each in sentences(lines)]
+    counts = [each.words() for each in sentences(name, lines)]
     total, long_ones = sum(counts), sum(each > MOST_WORDS for each in counts)
     return f"{name}: {total} words, {total / max(1, len(counts)):.1f} a sentence, {long_ones} long"
 
