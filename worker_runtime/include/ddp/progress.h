@@ -1,7 +1,7 @@
-/* Telling the launcher how far the training is, from any language: in libddp.a and, for Python's
- * ctypes, in libddp_stop.so. Who wants to know is the launcher's business: ddprun shows steps and
- * phases, and tells Kubeflow Trainer of the progress, where it runs under it. A program in Python
- * that has the package ddprun takes its report_step() and phase() and needs no library.
+/* Reports to the launcher how far the training is, from any language. libddp.so, libddp.a and
+ * libddp_stop.so have these functions. The launcher decides what it does with the reports. ddprun
+ * shows steps and phases. Under Kubeflow Trainer it passes the progress on to that. In Python, call
+ * ddprun.report_step(), ddprun.report_progress() and ddprun.phase().
  *
  *   stop = ctypes.CDLL("libddp_stop.so")
  *   for step, batch in enumerate(batches):
@@ -17,21 +17,22 @@
 extern "C" {
 #endif
 
-/* `steps_done` of `steps_in_all` are behind us, those before a restart among them. The last word
- * counts, and that of rank 0 alone; all ranks may call it. A store to shared memory: a few
- * nanoseconds, and nobody is waited for. Without a launcher that wants to know it does nothing, and
- * so it does where `steps_in_all` is not above 0. Any thread. */
+/* Reports that `steps_done` of `steps_in_all` steps are done, those before a restart included. The
+ * last call counts, and only rank 0's. All ranks may call it. It stores to shared memory: that
+ * takes a few nanoseconds and waits for nothing. It does nothing if the launcher does not ask for
+ * progress, or if `steps_in_all` is not above 0. Any thread. */
 void ddp_report_progress(long long steps_done, long long steps_in_all);
 
-/* Optimizer step `step` is done, in which this rank took `samples` samples; below 0 they count as
- * none. All ranks call it. Stores to shared memory: less than 100 ns, and nobody is waited for.
- * Without a launcher that wants to know it does nothing, and so it does in a process that was
- * forked after the first call. One thread, and either this or another language's way to say it. */
+/* Reports that optimizer step `step` is done, in which this rank took `samples` samples. A number
+ * below 0 counts as no samples. All ranks call it. It stores to shared memory: that takes less than
+ * 100 ns and waits for nothing. It does nothing if the launcher does not ask for steps, or in a
+ * process that was forked after the first call. One thread. In one program use either this function
+ * or that of another language. */
 void ddp_report_step(long long step, long long samples);
 
-/* What the program does from now on; other numbers say nothing. The first step begins
- * DDP_PHASE_TRAIN by itself. Evaluation and checkpoints are no part of a step's time. One thread,
- * that of the steps. */
+/* Reports what the program does from now on. Other numbers are ignored. The first step begins
+ * DDP_PHASE_TRAIN without a call. The time of a step contains neither evaluation nor checkpoints.
+ * Call it from the thread that reports the steps. */
 enum ddp_phase {
   DDP_PHASE_START = 1,
   DDP_PHASE_TRAIN = 2,

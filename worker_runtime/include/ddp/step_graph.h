@@ -15,9 +15,9 @@ namespace internal {
 class CapturedGraph;
 }
 
-// Records once what a step does on its stream - zeroing, kernels, the group's operations, the
-// optimizer - and replays it with one launch instead of hundreds, on the same memory: new inputs
-// are copied to where the captured step reads them.
+// Records once what a step does on its stream: zeroing, kernels, the group's operations, the
+// optimizer. It replays the step with one launch instead of hundreds, on the same memory. Copy new
+// inputs to where the captured step reads them.
 //
 //   auto graph = StepGraph::Create(group->communicator(), stream);
 //   auto step = [&] {                                    // everything on `stream`
@@ -29,20 +29,20 @@ class CapturedGraph;
 //   bool is_captured = (*graph)->Capture(step).ok();     // the same on all ranks
 //   each further step: next inputs; is_captured ? (*graph)->Replay() : (*graph)->Run(step);
 //
-// Used by the thread that calls the communicator, which it borrows. Destroy it before the
+// One thread uses it: the one that calls the communicator, which it borrows. Destroy it before the
 // communicator and before the memory that the step uses.
 class StepGraph {
  public:
-  // Does its work on the stream of the graph, or on streams that begin and end there by events.
-  // May throw: that is the result of the call that ran it.
+  // Works on the stream of the graph, or on streams that begin and end there by events. It may
+  // throw: the exception is the result of the call that ran it.
   using Step = std::function<absl::Status()>;
 
-  // How many steps come before the capture: NCCL connects and libraries allocate on first use, and
-  // neither can be captured.
+  // How many steps come before the capture. NCCL connects and libraries allocate at their first
+  // use, and neither can be captured.
   static constexpr int kUncapturedSteps = 3;
 
-  // `stream` outlives the graph. Errors: Unimplemented for a communicator of host memory, which has
-  // no graphs; InvalidArgument for the legacy default stream (null), which cannot be captured.
+  // `stream` must outlive the graph. Errors: Unimplemented for a communicator of host memory, which
+  // has no graphs. InvalidArgument for the legacy default stream (null), which cannot be captured.
   static absl::StatusOr<std::unique_ptr<StepGraph>> Create(Communicator& communicator,
                                                            Stream stream);
   ~StepGraph();
@@ -52,23 +52,28 @@ class StepGraph {
   // Runs `step`, uncaptured, and returns its result.
   absl::Status Run(const Step& step);
 
-  // Collective: all ranks capture, or none does, and then all get an error with the same reason and
-  // the rank that had it. Calls `step` once while the stream captures: the host part of it happens,
-  // on the device nothing does. It may not wait for the device: Work::Wait() of an operation in it
-  // is an error. Errors: FailedPrecondition before kUncapturedSteps successful runs, after a
-  // capture that succeeded, when a step did what cannot be captured, or when the ranks captured
-  // different operations; the step's own; inside another captured step, where this rank alone is
-  // told. After these, unless NCCL itself broke, the group and
-  // DistributedDataParallel work on as if the call had not been. A rank that does not call it at
-  // all is named when the host communicator's timeout ends the group.
+  // Collective: all ranks capture, or none does. In the second case all get an error with the same
+  // reason and the rank that had it. It calls `step` once while the stream captures: the host's
+  // part of the step runs, the device's does not. The step must not wait for the device:
+  // Work::Wait() of an operation in it is an error. Errors:
+  // - FailedPrecondition before kUncapturedSteps successful runs, or after a capture that
+  //   succeeded.
+  // - FailedPrecondition if a step did what cannot be captured, or if the ranks captured different
+  //   operations.
+  // - The step's own error.
+  // - Inside another captured step: an error on this rank alone.
+  //
+  // After an error the group and DistributedDataParallel continue as if the call had not been made,
+  // unless NCCL itself broke. If a rank does not call it at all, the host communicator's timeout
+  // ends the group and names that rank.
   absl::Status Capture(const Step& step);
 
-  // Collective: launches the captured step on the stream; the host does not wait for it, but for an
-  // earlier one when four are under way. To the group it is one operation that stands for all in
-  // it: it has the timeout, and ends like any other when a rank does not come or the device hangs
-  // in it. The abort of a group that failed waits for the replays that were launched: where these
-  // do not end in 2 s, the process does. FailedPrecondition without a capture; the communicator's
-  // errors.
+  // Collective: launches the captured step on the stream. The host does not wait for it, but waits
+  // for an earlier replay if four are under way. To the group it is one operation that stands for
+  // all operations in it. It has the timeout, and ends like any other if a rank does not come or
+  // the device hangs in it. If the group fails, its abort waits for the replays that were launched.
+  // If these do not end within 2 s, the process ends. Errors: FailedPrecondition without a capture,
+  // and the communicator's.
   absl::Status Replay();
 
   bool is_captured() const { return graph_ != nullptr; }
