@@ -19,7 +19,7 @@
 
 namespace ddp {
 
-// A named array in the caller's host memory: parameters, and what the optimizer keeps.
+// A named array in the caller's host memory: parameters, and the optimizer's state.
 struct Tensor {
   std::string name;
   void* data = nullptr;
@@ -28,10 +28,11 @@ struct Tensor {
 };
 
 // XXH3 (128 bits) over the tensors' bytes in the given order, as 32 lower-case hexadecimal digits.
-// Equal for equal weights, whatever the tensors are called; it is no proof against forgery.
+// Equal weights have equal checksums, whatever the tensors' names. It does not protect against
+// forgery.
 std::string ChecksumHex(std::span<const Tensor> tensors);
 
-// Everything else that a run needs to go on as if nothing had happened.
+// Everything else that a run needs to continue as if it had not stopped.
 struct TrainingState {
   int64_t step = 0;  // optimizer steps done
   SamplerState sampler;
@@ -39,56 +40,60 @@ struct TrainingState {
 };
 
 struct CheckpointOptions {
-  std::string directory;  // made when it does not exist; rank 0 must reach it, no other need
+  std::string directory;  // created if it does not exist; only rank 0 must reach it
   int keep = 3;           // files kept, at least 1
 };
 
-// Rank 0 writes, every rank loads the same. A file appears under its name only when all of it is on
-// disk (temporary file, fsync, rename, fsync of the directory) and ends with its checksum, so that
-// a crash at any moment leaves the previous one in place, and damage is noticed. Nothing in it
-// depends on the number of ranks. Of several that save in one directory only the one that began
-// last may go on, so that a rank 0 which was cut off from its job does not put its state before
-// that of the job's next round: the file `.writer-<n>` says which. It is looked at before a file
-// gets its name, and the moment between is not covered. Call CheckWritable() at the start: who has
-// never saved begins by its first Save, however late. Used by one thread; borrows the communicator.
+// Rank 0 writes, and every rank loads the same. A file gets its name only when it is complete on
+// disk (temporary file, fsync, rename, fsync of the directory). It ends with its checksum. So a
+// crash at any moment leaves the previous file in place, and damage is noticed. The contents do not
+// depend on the number of ranks.
+//
+// If several runs save in one directory, only the one that began last may continue. So a rank 0
+// that was cut off from its job does not put its state before that of the job's next round. The
+// file `.writer-<n>` names the last one. Save reads it before a file gets its name. The moment
+// between the two is not covered. Call CheckWritable() at the start: otherwise a run begins at its
+// first Save, however late. One thread uses a Checkpoint, which borrows the communicator.
 class Checkpoint {
  public:
   // REQUIRES: options.keep >= 1.
   Checkpoint(Communicator& communicator, CheckpointOptions options);
 
-  // Rank 0 makes the directory and tries to write in it, so that a long run does not find out at
-  // its first Save; on other ranks nothing happens. Errors name the file, the call and errno;
-  // FailedPrecondition as Save's.
+  // Rank 0 makes the directory and tries to write in it, so that a long run does not fail at its
+  // first Save. Other ranks do nothing. Errors name the file, the call and errno.
+  // FailedPrecondition as for Save.
   absl::Status CheckWritable();
 
-  // For a run that begins anew. Rank 0 moves the checkpoints that it finds in the directory to
-  // `<directory>/earlier-<n>`, where no LoadLatest of this directory finds them, the run record
-  // (run_record.h) with them, and returns that folder; nothing where there was none, and on other
-  // ranks. It saves, as far as others go. Errors as above.
+  // For a run that starts from the beginning. Rank 0 moves the checkpoints in the directory to
+  // `<directory>/earlier-<n>`, with the run record (run_record.h), and returns that folder.
+  // LoadLatest of this directory does not find them there. The call returns nothing on other ranks,
+  // or if there was no checkpoint. Other runs see this call as a Save. Errors as above.
   absl::StatusOr<std::optional<std::string>> SetEarlierAside();
 
   // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
-  // `keep`; on other ranks nothing happens. Errors name the file, the call and errno;
-  // FailedPrecondition when another has begun to save there since; InvalidArgument when names and
-  // `state.extra` are more than 64 MiB.
+  // `keep`. Other ranks do nothing. Errors name the file, the call and errno. FailedPrecondition if
+  // another run has begun to save there since. InvalidArgument if names and `state.extra` exceed 64
+  // MiB.
   absl::Status Save(const TrainingState& state, std::span<const Tensor> tensors);
 
-  // Collective. Fills the tensors of every rank from the newest checkpoint whose checksum is right
-  // and returns its state; nothing where there is no checkpoint. Files that were passed over are
-  // in refused(). Errors, the same on all ranks: with all tensors untouched DataLoss when there are
-  // checkpoints and all are damaged, and FailedPrecondition when the newest good one holds other
-  // names, sizes or types than `tensors`, or an earlier version wrote it; what the file system or
-  // the communicator says, then with some tensors filled where that came on the way.
+  // Collective. Fills the tensors of every rank from the newest checkpoint with a right checksum,
+  // and returns its state. Returns nothing if there is no checkpoint. The names of files that it
+  // passed over are in refused(). Errors are the same on all ranks:
+  // - DataLoss if there are checkpoints and all are damaged. All tensors are unchanged.
+  // - FailedPrecondition if the newest good one holds other names, sizes or types than `tensors`,
+  //   or if an earlier version wrote it. All tensors are unchanged.
+  // - Errors of the file system or the communicator. If they come on the way, some tensors are
+  //   filled.
   absl::StatusOr<std::optional<TrainingState>> LoadLatest(std::span<const Tensor> tensors);
 
-  // The file last saved (rank 0) or loaded (all ranks); empty before.
+  // The file last saved (rank 0) or loaded (all ranks). Empty before.
   const std::string& latest() const { return latest_; }
-  // One sentence for each file that the last LoadLatest passed over: which and why.
+  // One sentence for each file that the last LoadLatest passed over: which file, and why.
   const std::vector<std::string>& refused() const { return refused_; }
 
  private:
   struct Found;
-  // That nobody has begun to save after this one, which begins by its first call.
+  // Checks that no other run has begun to save after this one, which begins by its first call.
   absl::Status CheckIsWriter();
   Found FindLatest(std::span<const Tensor> tensors);
 

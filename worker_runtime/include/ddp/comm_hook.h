@@ -11,25 +11,27 @@
 
 namespace ddp {
 
-// Gradients that are reduced together, all of which are there.
+// Gradients that are reduced together. All of them are complete.
 struct GradientBucket {
   void* data = nullptr;
-  // Elements, those between two gradients included: zeros, or what a hook has left there.
+  // Elements, including those between two gradients: zeros, or what a hook has left there.
   size_t count = 0;
   DType dtype = DType::kFloat32;
-  int index = 0;  // from 0, in the order of the calls, which is the same on all ranks
+  int index = 0;  // from 0, in the order of the calls, the same on all ranks
   bool is_last = false;
-  Stream stream = nullptr;  // CUDA: where the gradients were computed
+  Stream stream = nullptr;  // CUDA: the stream that computed the gradients
 };
 
-// Called for each bucket of a synchronised pass, on the thread that announces gradients, as soon as
-// the bucket and those before it are complete; also in a group of one. Where gradients may be
-// missing that is as late as Finish(), and on a rank that has joined in JoinGuard::Wait(), with
-// zeros. Starts what is to be done
-// and returns it. What stands in the bucket when the work's Wait() (CPU) or WaitOn() (CUDA) is over
-// is the result: nothing divides it. Every rank makes the same calls to the communicator. To do
-// more than one operation, return a Work of your own that does the rest when it is waited for. What
-// it refers to outlives the DistributedDataParallel; what it throws ends the pass and the group.
+// Called for each bucket of a synchronised pass, as soon as the bucket and those before it are
+// complete. It is also called in a group of one. It runs on the thread that announces gradients. If
+// gradients may be missing, it runs only in Finish(). On a rank that has joined, it runs in
+// JoinGuard::Wait(), with zeros.
+//
+// The hook starts the work and returns it. The result is what the bucket holds after the work's
+// Wait() (CPU) or WaitOn() (CUDA). Nothing divides it afterwards. Every rank makes the same calls
+// to the communicator. For more than one operation, return a Work of your own that does the rest in
+// its wait. What the hook refers to must outlive the DistributedDataParallel. An exception from it
+// ends the pass and the group.
 using CommHook =
     std::function<std::unique_ptr<Work>(const GradientBucket& bucket, Communicator& communicator)>;
 

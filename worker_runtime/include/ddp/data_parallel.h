@@ -1,5 +1,5 @@
-// What DataParallel is to PyTorch: one process, one thread for each device. The baseline with which
-// DistributedDataParallel is compared; it is not for training in earnest.
+// What DataParallel is to PyTorch: one process, one thread for each device. It is the baseline for
+// DistributedDataParallel's measurements, and not for serious training.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_DATA_PARALLEL_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_DATA_PARALLEL_H_
 
@@ -27,8 +27,8 @@ struct ModelTensor;
 inline constexpr int kMaxReplicas = 1024;
 
 struct DataParallelOptions {
-  // kCpu: a device is a share of the CPUs that this process may use. kCuda: a GPU, in the order in
-  // which CUDA shows them.
+  // With kCpu a device is a share of the CPUs that this process may use. With kCuda it is a GPU, in
+  // CUDA's order.
   DeviceType device_type = DeviceType::kCpu;
   int replicas = 1;  // devices, at most kMaxReplicas
 };
@@ -38,13 +38,13 @@ struct Chunk {
   int64_t begin = 0, end = 0;
 };
 
-// What a pass cost beside computing. No replica computes meanwhile: all of it is exposed.
+// What a pass cost in addition to computing. No replica computes meanwhile: all of it is exposed.
 struct DataParallelTimes {
   std::chrono::nanoseconds scatter{0}, replicate{0}, gather{0}, reduce{0};
   uint64_t bytes_moved = 0;  // between devices, and from the host's memory to GPUs
 };
 
-// Trains one model, which lives on device 0, on all devices of this process: each pass splits the
+// Trains one model, which lives on device 0, on all devices of this process. Each pass splits the
 // batch, copies the model to every device, collects the outputs on device 0 and sums the gradients
 // there. So device 0 holds more and does more than the others, and the model travels twice a step.
 //
@@ -65,20 +65,20 @@ struct DataParallelTimes {
 //     status = dp.Finish();                    // GradientPtr(id, 0) is the gradient of the batch
 //     optimizer step on device 0
 //
-// There is no AddBuffer(): what a network keeps besides its parameters, as running averages, the
-// program copies for the replicas, of which torch keeps device 0's alone.
+// There is no AddBuffer(). The program copies to the replicas what a network keeps in addition to
+// its parameters, such as running averages. Torch keeps only those of device 0.
 //
-// One thread calls it; a body may call ParameterPtr, GradientPtr, GradientReady and DeviceStream
-// for its replica. Borrows the parameters' memory, which outlives it. Never throws; an exception
-// that leaves a body ends the program, as one that leaves a thread does.
+// One thread calls it. A body may call ParameterPtr, GradientPtr, GradientReady and DeviceStream
+// for its replica. The class borrows the parameters' memory, which must outlive it. It never
+// throws. An exception that leaves a body ends the program, like one that leaves a thread.
 //
-// On GPUs all memory that is given or returned is the devices', but for ScatterRows' input. A body
+// On GPUs all memory that is given or returned is the devices', except ScatterRows' input. A body
 // finds its GPU's primary context current and puts its work on DeviceStream(r), which does not wait
-// for the legacy stream. Every call ends when its devices have done what it put there, so its times
-// are true, and a kernel of a body that hangs hangs the call; torch's calls queue, and save some
-// ten microseconds each. What the program itself put on other streams has ended before a call that
-// uses it. A call of the driver that fails is the result of the call that made it; after an error
-// of a device all further ones fail.
+// for the legacy stream. Every call ends when its devices have done its work, so its times are
+// true. If a kernel of a body hangs, the call hangs. Torch's calls queue, and save some ten
+// microseconds each. What the program itself put on other streams must end before a call that uses
+// it. If a call of the driver fails, its error is the result of the call that made it. After an
+// error of a device all further calls fail.
 class DataParallel {
  public:
   explicit DataParallel(DataParallelOptions options = {});
@@ -87,25 +87,27 @@ class DataParallel {
   DataParallel& operator=(const DataParallel&) = delete;
 
   // Registers `count` elements at `data`, on device 0, which stay there. Returns the parameter's
-  // id, counted from 0. What is wrong with it is the result of Finalize(); a parameter that comes
-  // after it is FailedPrecondition in Replicate().
+  // id, counted from 0. If the parameter is wrong, Finalize() fails with the reason. For a
+  // parameter that comes after Finalize(), Replicate() is FailedPrecondition.
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
 
-  // Once, after the last AddParameter: allocates the replicas' parameters and all gradients,
-  // zeroed, and starts a thread for each device; where this process may use as many CPUs as there
-  // are replicas, each thread is bound to a share of them. Errors: InvalidArgument naming the
-  // parameter; ResourceExhausted where memory or threads are not to be had; NotFound without a CUDA
-  // driver; FailedPrecondition where CUDA shows fewer GPUs than replicas, or cannot work.
+  // Call it once, after the last AddParameter. It allocates the replicas' parameters and all
+  // gradients, zeroed, and starts a thread for each device. If this process may use at least as
+  // many CPUs as there are replicas, each thread is bound to a share of them. Errors:
+  // - InvalidArgument names the parameter.
+  // - ResourceExhausted: there is not enough memory, or no more threads.
+  // - NotFound: there is no CUDA driver.
+  // - FailedPrecondition: CUDA shows fewer GPUs than replicas, or cannot work.
   absl::Status Finalize();
 
-  // Begins a pass over `batch` samples: the chunks of the replicas that take part, by torch.chunk's
-  // rule: equal ones of ceil(batch / replicas) samples, the last may be smaller, and there may be
-  // fewer than replicas. None for a batch of 0 or less. A pass that was not finished is dropped;
-  // what it added to device 0's gradients stays.
+  // Begins a pass over `batch` samples. Returns the chunks of the replicas that take part, by
+  // torch.chunk's rule: equal chunks of ceil(batch / replicas) samples. The last may be smaller,
+  // and there may be fewer than replicas. There is no chunk for a batch of 0 or less. A pass that
+  // was not finished is dropped, but what it added to device 0's gradients stays.
   std::vector<Chunk> Scatter(int64_t batch);
 
-  // Copies the samples of each chunk to outputs[r] on device r: `row_bytes` for each, from `input`
-  // in the host's memory or on device 0, which holds the batch. InvalidArgument when there are not
+  // Copies the samples of each chunk to outputs[r] on device r, `row_bytes` for each sample.
+  // `input` holds the batch, in the host's memory or on device 0. InvalidArgument if there are not
   // as many outputs as chunks, or memory is missing.
   absl::Status ScatterRows(const void* input, size_t row_bytes, std::span<void* const> outputs);
 
@@ -114,40 +116,41 @@ class DataParallel {
   absl::Status Replicate();
 
   // Runs body(r) for each replica r of this pass, on the thread of its device, and waits for all of
-  // them. The error of the first replica, in their order, that has one: "replica 2: " and it.
+  // them. Returns the error of the first replica with one, in their order, after "replica 2: ".
   // FailedPrecondition before Replicate(), and for a body that calls this, Replicate() or Finish().
   absl::Status ParallelApply(const std::function<absl::Status(int replica)>& body);
 
-  // Device 0's own, or a replica's copy, and its gradient: `count` elements at a multiple of 64
-  // bytes (device 0's parameters: where the caller has them). Null before Finalize() succeeded, for
-  // an id that AddParameter did not return, and for a replica that is none.
+  // A parameter and its gradient: device 0's own, or a replica's copy. They are `count` elements at
+  // a multiple of 64 bytes. Device 0's parameters are where the caller has them. Null before
+  // Finalize() succeeded, for an id that AddParameter did not return, and for an unknown replica.
   void* ParameterPtr(int id, int replica) const;
   void* GradientPtr(int id, int replica) const;
 
-  // Of the device of a replica: a CUstream. Null on the CPU, before Finalize() succeeded, and for a
-  // replica that is none.
+  // The CUstream of a replica's device. Null on the CPU, before Finalize() succeeded, and for an
+  // unknown replica.
   Stream DeviceStream(int replica) const;
 
-  // The gradient of `id` is complete on `replica`. InvalidArgument for what is none,
-  // FailedPrecondition for one that is marked twice in a pass or by a replica that takes no part.
+  // The gradient of `id` is complete on `replica`. InvalidArgument for an unknown id or replica.
+  // FailedPrecondition for a gradient that is marked twice in a pass or by a replica that takes no
+  // part.
   absl::Status GradientReady(int id, int replica);
 
-  // Copies the replicas' outputs to `output` on device 0, in the order of the batch: `row_bytes`
-  // for each sample; inputs[r] holds those of chunk r. InvalidArgument when there are not as many
+  // Copies the replicas' outputs to `output` on device 0, in the order of the batch, `row_bytes`
+  // for each sample. inputs[r] holds those of chunk r. InvalidArgument if there are not as many
   // inputs as chunks, or memory is missing.
   absl::Status Gather(std::span<const void* const> inputs, size_t row_bytes, void* output);
 
   // Ends a pass: adds the other replicas' gradients to device 0's, in the order of the replicas.
-  // FailedPrecondition naming the parameter and the replica without a gradient; then nothing was
+  // FailedPrecondition naming the parameter and the replica without a gradient. Then nothing was
   // added.
   absl::Status Finish();
 
-  // Sets device 0's gradients to 0; the others begin each pass with 0.
+  // Sets device 0's gradients to 0. The others begin each pass with 0.
   absl::Status ZeroGrad();
 
-  // Of the last pass that Finish() ended.
+  // Times of the last pass that Finish() ended.
   DataParallelTimes last_step() const { return last_step_; }
-  // Parameters and gradients on a device, in bytes. 0 before Finalize() succeeded.
+  // Bytes of parameters and gradients on a device. 0 before Finalize() succeeded.
   size_t bytes_on(int replica) const;
 
  private:
@@ -158,7 +161,7 @@ class DataParallel {
     std::vector<char> is_ready;  // by parameter; not bool: each replica's thread writes its own
     std::unique_ptr<internal::DeviceThread> thread;
   };
-  // Parameters of one type whose gradients lie side by side, gaps included.
+  // Parameters of one type with adjacent gradients, gaps included.
   struct Run {
     DType dtype;
     size_t offset, count;
@@ -181,9 +184,9 @@ class DataParallel {
   size_t bytes_ = 0;                // of a replica's parameters, and of its gradients
   std::vector<Replica> replicas_;   // empty until Finalize() succeeded
   bool is_late_parameter_ = false;  // one came after Finalize()
-  std::vector<Chunk> chunks_;       // of this pass; none between passes
+  std::vector<Chunk> chunks_;       // of this pass; empty between passes
   bool is_replicated_ = false;
-  bool is_running_ = false;  // bodies are, on the threads of the devices
+  bool is_running_ = false;  // bodies run on the threads of the devices
   DataParallelTimes this_step_, last_step_;
 };
 

@@ -28,12 +28,12 @@ struct ParameterShard {
   size_t offset = 0;               // of the first in this rank's state, in elements
 };
 
-// What ZeroRedundancyOptimizer is to PyTorch: each rank keeps the optimizer's state for 1/N of the
-// elements, updates these, and gets the others' from the others (Rajbhandari et al., "ZeRO: Memory
-// Optimizations Toward Training Trillion Parameter Models", 2020, stage 1). The caller has the
-// optimizer and its state; this knows who updates what. Gradients arrive by a reduce-scatter for
-// each bucket during backward, and parameters leave by an all-gather for each bucket, so that no
-// more bytes travel than in an all-reduce.
+// What ZeroRedundancyOptimizer is to PyTorch. Each rank keeps the optimizer's state for 1/N of the
+// elements, updates these, and gets the other elements from the other ranks. The source is
+// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020,
+// stage 1. The caller has the optimizer and its state. This class decides which rank updates what.
+// Gradients arrive by a reduce-scatter for each bucket during backward, and parameters leave by an
+// all-gather for each bucket. So no more bytes travel than in an all-reduce.
 //
 //   DistributedDataParallel ddp(group->communicator(), {.shard_gradients = true});
 //   // AddParameter() for each parameter, then Finalize()
@@ -52,13 +52,13 @@ struct ParameterShard {
 //       return absl::OkStatus();
 //     });
 //
-// Where an update treats each element by itself, as SGD and Adam do, parameters on the CPU backends
-// are bit for bit those of DistributedDataParallel without it. With `nccl` they are as close as a
+// If an update treats each element separately, as SGD and Adam do, the CPU backends give bit for
+// bit the parameters of DistributedDataParallel without it. With `nccl` they are as close as a
 // reduce-scatter is to an all-reduce, which may sum in another order. Each bucket is divided
-// evenly, whatever parameters are in it, where PyTorch deals out whole parameters: an optimizer
-// that needs whole ones, for their norm say, cannot work on shards.
+// evenly, whatever parameters are in it. PyTorch distributes whole parameters. An optimizer that
+// needs whole parameters, for their norm for example, cannot work on shards.
 //
-// One thread at a time calls it, as the DistributedDataParallel, which outlives it.
+// One thread at a time calls it, as for the DistributedDataParallel, which must outlive it.
 class ZeroRedundancyOptimizer {
  public:
   using Update = std::function<absl::Status(const ParameterShard&)>;
@@ -67,33 +67,35 @@ class ZeroRedundancyOptimizer {
   static absl::StatusOr<ZeroRedundancyOptimizer> Create(DistributedDataParallel& ddp);
 
   // What this rank updates, in the order of Step(). The ranks' shards are disjoint, and together
-  // they are the model. The same as long as the DistributedDataParallel lives.
+  // they are the model. They stay the same as long as the DistributedDataParallel lives.
   const std::vector<ParameterShard>& shards() const { return shards_; }
-  // Elements of all shards: the length of each array of state. A rank has at most
-  // 1/N of each bucket, which is rounded up to N * 64 bytes, and of every tensor to 64 bytes.
+  // Elements of all shards: the length of each array of state. A rank has at most 1/N of each
+  // bucket. The bucket is rounded up to N * 64 bytes, and every tensor in it to 64 bytes.
   size_t state_count() const { return state_count_; }
 
-  // Collective, once behind each Finish(): calls `update` for each of the shards, and replaces all
-  // other elements of the parameters by what their ranks have made of them, while later shards are
-  // updated. When it returns (CPU), or for what comes later on `stream` (CUDA, by default that of
-  // Finish(); `update` enqueues there), all ranks have the same parameters. Gradients hold nothing
-  // any more: ZeroGrad() comes next. A parameter that no rank has used is updated with a gradient
-  // of zeros, so that its momentum moves it, where PyTorch's optimizers skip it. A step that is to
-  // be skipped, on all ranks, is one without this call. Errors: FailedPrecondition before Finish()
-  // and for a second Step() behind it; `update`'s, and Unknown where it throws, which abort the
-  // communicator, since the other ranks would wait in vain, but in a StepGraph's capture; the
-  // communicator's.
+  // Collective, once after each Finish(). It calls `update` for each of the shards. While later
+  // shards are updated, it replaces all other elements of the parameters by those that their ranks
+  // have computed. On the CPU all ranks have the same parameters when it returns. On CUDA they have
+  // them for what comes later on `stream`, by default that of Finish(), and `update` enqueues
+  // there. Gradients are undefined afterwards: ZeroGrad() comes next.
+  //
+  // A parameter that no rank has used is updated with a gradient of zeros, so its momentum moves
+  // it. PyTorch's optimizers skip it. To skip a step, make no call on any rank. Errors:
+  // - FailedPrecondition before Finish() and for a second Step() after it.
+  // - The error of `update`, and Unknown if it throws. These abort the communicator, since the
+  //   other ranks would wait in vain, except in a StepGraph's capture.
+  // - The communicator's errors.
   absl::Status Step(const Update& update, std::optional<Stream> stream = std::nullopt);
 
-  // Collective, for a checkpoint (PyTorch's consolidate_state_dict): puts one array of state, in
-  // host memory and of type `dtype`, together on rank `root`. There `full` has a tensor for each
-  // parameter, by id, with its count and `dtype`; on the other ranks it is not looked at. Needs
-  // memory for one bucket besides. InvalidArgument, the same on all ranks, where the tensors do not
-  // fit or `state` is null on one; the communicator's errors.
+  // Collective, for a checkpoint (PyTorch's consolidate_state_dict). It joins one array of state,
+  // in host memory and of type `dtype`, on rank `root`. There `full` has a tensor for each
+  // parameter, by id, with its count and `dtype`. The other ranks' `full` is not used. It needs
+  // memory for one bucket in addition. Errors are InvalidArgument, the same on all ranks, if the
+  // tensors do not fit or `state` is null on one, and the communicator's.
   absl::Status GatherState(const void* state, DType dtype, std::span<const Tensor> full,
                            int root = 0);
-  // The way back, for any number of ranks, after Checkpoint::LoadLatest() has filled `full` on all
-  // of them: copies this rank's part to `state`. Not collective. InvalidArgument as above.
+  // The reverse, for any number of ranks, after Checkpoint::LoadLatest() has filled `full` on all
+  // of them. It copies this rank's part to `state`. Not collective. InvalidArgument as above.
   absl::Status TakeState(std::span<const Tensor> full, void* state) const;
 
  private:
@@ -106,7 +108,7 @@ class ZeroRedundancyOptimizer {
 
   DistributedDataParallel* ddp_;  // never null
   std::vector<ParameterShard> shards_;
-  std::vector<size_t> shard_ends_;  // by bucket: of its shards among them
+  std::vector<size_t> shard_ends_;  // by bucket: the end of its shards among them
   size_t state_count_ = 0;
 };
 
