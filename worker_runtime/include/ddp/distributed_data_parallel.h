@@ -75,7 +75,7 @@ struct DistributedDataParallelOptions {
   bool broadcast_buffers = true;
   // Finish() leaves each rank only the averages of its shard of the gradients, 1/N of each bucket,
   // and the rest undefined. Buckets are reduced by a reduce-scatter. This is for
-  // ZeroRedundancyOptimizer, whose Step() and a ZeroGrad() come before the next pass. A rank that
+  // ZeroRedundancyOptimizer: its Step() and a ZeroGrad() come before the next pass. A rank that
   // forgets them gets an error, and the others wait for it until the timeout.
   //
   // Parameters must not share memory (tied weights). ClipGradNorm() and CountNonFinite() are

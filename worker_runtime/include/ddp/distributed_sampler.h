@@ -11,42 +11,42 @@ namespace ddp {
 struct DistributedSamplerOptions {
   bool shuffle = true;
   uint64_t seed = 0;  // the same on all ranks
-  // Leaves the tail out so that the samples divide evenly; otherwise some are given out twice.
+  // Leaves out the tail so that the samples divide evenly. Otherwise some samples appear twice.
   bool drop_last = false;
 };
 
-// Where an epoch stands, for a checkpoint; the same on all ranks after the same step.
+// The position in an epoch, for a checkpoint. It is the same on all ranks after the same step.
 struct SamplerState {
   int64_t epoch = 0;
   int64_t samples_taken = 0;  // by all ranks together
 };
 
-// Deals the samples of a data set to the ranks, in a new order each epoch: index for index what
-// PyTorch's torch.utils.data.DistributedSampler (torch/utils/data/distributed.py) gives for the
-// same size, ranks, seed and epoch. Rank r has elements r, r + world_size, ... of the epoch's
-// order, so the k-th global batch holds the same samples however many ranks divide it. Used by one
-// thread.
+// Deals the samples of a data set to the ranks, in a new order each epoch. For the same size,
+// ranks, seed and epoch it gives the same indices as PyTorch's torch.utils.data.DistributedSampler
+// (torch/utils/data/distributed.py). Rank r has elements r, r + world_size, ... of the epoch's
+// order. So the k-th global batch holds the same samples, however many ranks divide it. One thread
+// uses it.
 class DistributedSampler {
  public:
-  // REQUIRES: size >= 0, world_size >= 1, 0 <= rank < world_size. Stands at the start of epoch 0.
+  // REQUIRES: size >= 0, world_size >= 1, 0 <= rank < world_size. Begins at the start of epoch 0.
   DistributedSampler(int64_t size, int rank, int world_size,
                      DistributedSamplerOptions options = {});
 
-  // Goes to the start of `epoch`, with the order of that epoch; call it before each one, also
-  // before the first: without it every epoch has the same order. Right after Restore() with the
-  // restored epoch it keeps the restored position.
+  // Goes to the start of `epoch`, with the order of that epoch. Call it before each epoch, also
+  // before the first. Without it every epoch has the same order. Right after Restore(), a call with
+  // the restored epoch keeps the restored position.
   void SetEpoch(int64_t epoch);
 
   // The next `count` indices of this rank, fewer at the end of the epoch, none after it.
   std::vector<int64_t> Next(size_t count);
 
-  // All ranks have equally many.
+  // The same number on all ranks.
   int64_t samples_per_rank() const { return static_cast<int64_t>(indices_.size()); }
   int64_t remaining() const { return samples_per_rank() - position_; }
 
   SamplerState state() const;
-  // Goes on where `state` was taken. With another world size the position is rounded down to a
-  // multiple of it: up to world_size - 1 samples are seen twice, none is missed.
+  // Continues from `state`. With another world size the position is rounded down to a multiple of
+  // it: up to world_size - 1 samples are seen twice, and none is missed.
   void Restore(const SamplerState& state);
 
  private:

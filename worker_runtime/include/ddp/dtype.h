@@ -1,4 +1,4 @@
-// Element types that collectives understand.
+// Element types of collectives.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_DTYPE_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_DTYPE_H_
 
@@ -42,22 +42,23 @@ const char* Name(DType dtype);
 
 // How an all-reduce or a reduce-scatter combines the ranks' elements.
 //
-// The CPU backends combine in an accumulator - float32 for float16 and bfloat16, 32 bits for uint8
-// and int8, the type itself otherwise - and round to the type once, at the end.
+// The CPU backends combine in an accumulator and round to the type once, at the end. The
+// accumulator is float32 for float16 and bfloat16, 32 bits for uint8 and int8, and the type itself
+// otherwise.
 // - kSum and kProduct of integers wrap.
 // - kAverage divides the sum by the world size, once: floats before the one rounding, integers with
-//   truncation towards zero. The sum of uint8 and int8 does not overflow on the way; that of int32
+//   truncation towards zero. The sum of uint8 and int8 does not overflow on the way. That of int32
 //   and int64 wraps.
-// - kMax and kMin are NaN where any rank has a NaN. Of zeros with different signs the one of the
-//   lowest rank is the result.
-// - kBitAnd, kBitOr and kBitXor are for integers; of floats they are refused.
+// - kMax and kMin are NaN if any rank has a NaN. For zeros with different signs the result is that
+//   of the lowest rank.
+// - kBitAnd, kBitOr and kBitXor are for integers. For floats they are refused.
 //
-// `nccl` leaves it all to NCCL, which has no operations on bits: they are refused.
-// Its average multiplies each float by 1 / world size rounded to the type before it sums, as in
-// PyTorch. The products and the sums are rounded, too: with 3 ranks a bfloat16 is off by up to 1 %,
-// 0.2 % of it in the same direction always. Integers, uint8 and int8 too, are summed in their own
-// type, where they wrap, and then divided. Whether a NaN or another rank's number is the maximum or
-// minimum is NCCL's choice.
+// With `nccl`, NCCL computes all results. It has no operations on bits: they are refused. Its
+// average multiplies each float by 1 / world size rounded to the type before it sums, as in
+// PyTorch. The products and the sums are rounded, too. With 3 ranks a bfloat16 is off by up to 1 %,
+// of which 0.2 % is always in the same direction. Integers, including uint8 and int8, are summed in
+// their own type, where they wrap, and then divided. NCCL chooses whether a NaN or another rank's
+// number is the maximum or minimum.
 enum class ReduceOp : uint8_t { kSum, kAverage, kMax, kMin, kProduct, kBitAnd, kBitOr, kBitXor };
 
 // "sum", "average", "max", "min", "product", "bitwise and", "bitwise or", "bitwise xor".

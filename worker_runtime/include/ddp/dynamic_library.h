@@ -1,5 +1,5 @@
-// Shared libraries opened at run time, so that one binary serves machines with and without them:
-// the CUDA driver and NCCL by this library, cuBLAS or cuDNN by a program.
+// Shared libraries opened at run time, so that one binary runs on machines with and without them.
+// This library opens the CUDA driver and NCCL so, a program for example cuBLAS or cuDNN.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_DYNAMIC_LIBRARY_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_DYNAMIC_LIBRARY_H_
 
@@ -13,29 +13,29 @@
 
 namespace ddp {
 
-// A name for an open library; copies name the same one. It is never closed: CUDA and NCCL leave
-// threads and exit handlers behind, and code unmapped under them would crash the process. Its
-// symbols are seen by nobody else in the process. Any thread.
+// A handle of an open library. Copies refer to the same one. It is never closed: CUDA and NCCL
+// leave threads and exit handlers, and unmapped code would crash the process. Its symbols are not
+// visible to other code in the process. Any thread.
 class DynamicLibrary {
  public:
-  // `name` as dlopen takes it: with a slash a file, without one searched for by the loader.
-  // NotFound in the loader's words when there is no such file, or when it is no library, is of
-  // another processor, or needs a library that is not there.
+  // `name` is as for dlopen: a file if it has a slash, otherwise the loader searches for it.
+  // NotFound, with the loader's text, if there is no such file. NotFound also if the file is no
+  // library, is for another processor, or needs a library that is missing.
   static absl::StatusOr<DynamicLibrary> Open(const std::string& name);
 
-  // The library of this name (a path, or what its SONAME says) if somebody has loaded it into the
-  // process before; loads nothing.
+  // Returns the library of this name if the process has loaded it before. The name is a path, or
+  // what its SONAME says. This loads nothing.
   static std::optional<DynamicLibrary> FindLoaded(const std::string& name);
 
-  // Sets `function` to the symbol, or to null where the library has none; false then.
+  // Sets `function` to the symbol. If the library does not have it, sets null and returns false.
   template <typename Function>
   bool Take(const char* symbol, Function*& function) const {
     function = reinterpret_cast<Function*>(Find(symbol));
     return function != nullptr;
   }
 
-  // The file, as the loader found it: from the root, so that it is the same wherever the process
-  // goes, if it was still where it was loaded from.
+  // The file, as the loader found it. If it was still at the place from which it was loaded, the
+  // path is from the root. It is then the same whatever the process's directory.
   const std::string& path() const { return path_; }
 
  private:
@@ -46,29 +46,33 @@ class DynamicLibrary {
   std::string path_;
 };
 
-// Where a library of NVIDIA's may lie.
+// Places where a library of NVIDIA's may be.
 struct LibraryPlaces {
   std::string what;                      // "NCCL", begins each message
-  std::string variable;                  // names a file, and nothing else is tried when it is set
-  std::vector<std::string> names;        // as the loader knows them, the best first
+  std::string variable;                  // names a file; if it is set, no other place is tried
+  std::vector<std::string> names;        // for the loader, the best first
   std::vector<std::string> wheel_files;  // below a Python's folder of packages, the best first
-  std::string advice;                    // ends the message when there is none
+  std::string advice;                    // ends the message if no library was found
 };
 
-// Of cuBLAS 13 and 12, whose file the variable DDPRUN_CUBLAS_LIB may name. This library has no use
-// for it; `ddprun doctor` tells what is found there.
+// The places of cuBLAS 13 and 12. The variable DDPRUN_CUBLAS_LIB may name the file. This library
+// does not use it, but `ddprun doctor` reports what is found there.
 LibraryPlaces CublasPlaces();
 
-// Takes what is needed from a library. An error, which begins with its path, when it does not
-// serve.
+// Takes what is needed from a library. If the library is not suitable, returns an error, which
+// begins with its path.
 using ReadLibrary = std::function<absl::Status(const DynamicLibrary&)>;
 
-// Ok as soon as `read` was content with a library; in this order: the variable; what the process
-// has loaded; the system's; the wheels of the Python that $DDPRUN_NCCL_PYTHON, else $PYTHON_EXEC,
-// names, else of the python3 of $PATH: PyTorch's libraries are there. One that does not serve does
-// not end the search: images carry an old system package beside a newer wheel. Otherwise NotFound,
-// or FailedPrecondition when some library was there; the message names each place and what was
-// wrong with it.
+// Ok as soon as `read` accepted a library. The order is:
+// - the file in the variable;
+// - what the process has loaded;
+// - the system's library;
+// - the wheels of a Python, which have PyTorch's libraries. $DDPRUN_NCCL_PYTHON names it, else
+//   $PYTHON_EXEC, else it is the python3 of $PATH.
+//
+// A library that is not suitable does not end the search: images have an old system package next to
+// a newer wheel. If none is suitable, the result is NotFound, or FailedPrecondition if some library
+// was there. The message names each place and what was wrong with it.
 absl::Status SearchLibrary(const LibraryPlaces& places, const ReadLibrary& read);
 
 }  // namespace ddp

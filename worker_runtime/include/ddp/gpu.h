@@ -1,7 +1,7 @@
-// A program's own work on its GPU: memory, streams, copies and kernels of PTX text, through the
+// A program's own work on its GPU: memory, streams, copies and kernels from PTX text, through the
 // CUDA driver that the library opens at run time. A program that uses it needs no CUDA header,
-// links no library of CUDA's and starts on machines without a GPU. What CUDA's own headers make may
-// be mixed with it: streams, events and addresses are the driver's.
+// links no CUDA library and starts on machines without a GPU. Streams, events and addresses are the
+// driver's. So you may mix them with those of CUDA's own headers.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_GPU_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_GPU_H_
 
@@ -33,7 +33,7 @@ struct GpuDeleter {
   void operator()(void* object) const { kFree(*cuda, object); }
 };
 
-// A kernel as the driver knows it.
+// A kernel in the driver.
 struct FoundKernel {
   const CudaApi* cuda = nullptr;
   void* function = nullptr;
@@ -41,13 +41,13 @@ struct FoundKernel {
 };
 }  // namespace internal
 
-// What the driver hands out, freed when the owner goes, with the context current that it was made
-// in. REQUIRES: what was put on streams with it is done (Synchronize()): the driver may wait for
-// the device when it frees memory, for as long as that takes, but promises nothing. Its errors are
-// ignored: nobody is left to be told, and after a device's error every call fails.
+// An object of the driver, freed with its owner. The context in which it was made is then current.
+// REQUIRES: what was put on streams with it is done (Synchronize()). The driver may wait for the
+// device when it frees memory, without a limit, but it does not promise to wait. Errors of the free
+// are ignored: the owner is gone, and after a device's error every call fails.
 template <void (*kFree)(const internal::CudaApi&, void*)>
 using GpuObject = std::unique_ptr<void, internal::GpuDeleter<kFree>>;
-// An address in the GPU's memory (a CUdeviceptr): not to be dereferenced on the host.
+// An address in the GPU's memory (a CUdeviceptr). Do not dereference it on the host.
 using DeviceMemory = GpuObject<internal::FreeDeviceMemory>;
 // Memory of the host that the GPU copies from and to without a stop.
 using PinnedMemory = GpuObject<internal::FreePinnedMemory>;
@@ -66,8 +66,8 @@ struct LaunchShape {
 // least one.
 LaunchShape ShapeFor(int64_t count);
 
-// A function of a module that stays loaded. Its signature is the kernel's own, so that a launch
-// passes what the kernel reads: the driver sees only addresses.
+// A function of a module that stays loaded. Its signature is the kernel's own, so a launch passes
+// what the kernel reads. The driver sees only addresses.
 template <typename Signature>
 class Kernel;
 
@@ -85,57 +85,63 @@ class Kernel<void(Arguments...)> {
   internal::FoundKernel found_;
 };
 
-// The driver's calls on one GPU, whose context is current on the calling thread. A handle: copies
-// are the same GPU. What fails is said in the driver's words, behind what it was for where a call
-// takes that (`what`); the code is ResourceExhausted for memory, FailedPrecondition for a driver or
-// device that cannot do it, InvalidArgument for a wrong value, Internal otherwise. An error of what
-// was queued earlier may be the result of any later call.
+// The driver's calls on one GPU, with its context current on the calling thread. This is a handle:
+// copies are the same GPU. Errors have the driver's text, after the purpose if the call takes one
+// (`what`). The code is:
+// - ResourceExhausted for memory;
+// - FailedPrecondition for a driver or device that cannot do it;
+// - InvalidArgument for a wrong value;
+// - Internal otherwise.
+//
+// An error of work that was queued earlier may be the result of any later call.
 class Gpu {
  public:
-  // The GPU of this ordinal, ProcessGroup::gpu(). Its primary context, which the group and the
-  // frameworks use too, becomes current on this thread and lives as long as the process. Opens the
-  // driver if nothing has. Errors: NotFound without a driver; FailedPrecondition with one that
-  // cannot work; InvalidArgument for an ordinal that CUDA does not show.
+  // The GPU of this ordinal, as ProcessGroup::gpu() gives it. Its primary context, which the group
+  // and the frameworks also use, becomes current on this thread. It lives as long as the process.
+  // The call opens the driver if it is not open. Errors: NotFound without a driver.
+  // FailedPrecondition if the driver cannot work. InvalidArgument for an ordinal that CUDA does not
+  // show.
   static absl::StatusOr<Gpu> Use(int ordinal);
 
-  // On a table of the driver's functions, which it borrows; with Use() nobody needs it.
+  // Uses a table of the driver's functions, which it borrows. With Use() it is not needed.
   explicit Gpu(const internal::CudaApi& cuda) : cuda_(&cuda) {}
 
-  // 0 bytes are allocated as 1. The contents are undefined.
+  // Allocates 1 byte for 0. The contents are undefined.
   absl::StatusOr<DeviceMemory> Allocate(absl::string_view what, size_t bytes) const;
   absl::StatusOr<PinnedMemory> AllocatePinned(absl::string_view what, size_t bytes) const;
-  // Does not wait for the default stream, nor that for it.
+  // The stream and the default stream do not wait for each other.
   absl::StatusOr<OwnedStream> MakeStream(absl::string_view what) const;
-  // Without a time.
+  // The event has no time.
   absl::StatusOr<OwnedEvent> MakeEvent(absl::string_view what) const;
 
   // Compiles PTX text, ended by NUL, for this GPU and loads it. `name` is for errors.
   absl::StatusOr<OwnedModule> LoadPtx(const char* name, const char* ptx) const;
   // Sets `kernel` to the module's `extern "C" __global__` function of this name. The signature is
-  // not checked: the driver does not tell it.
+  // not checked, because the driver does not have it.
   template <typename Signature>
   absl::Status FindKernel(const OwnedModule& module, const char* name,
                           Kernel<Signature>* kernel) const {
     return Find(module, name, &kernel->found_);
   }
 
-  // Queued on the stream: the host's memory stays, and stays as it is, until the stream gets there.
-  // From and to memory that is not pinned the call itself may wait for that.
+  // Queues the copy on the stream. The host's memory must stay, unchanged, until the stream has
+  // made the copy. For memory that is not pinned the call itself may wait for that.
   absl::Status CopyToDevice(absl::string_view what, void* device, const void* host, size_t bytes,
                             Stream stream) const;
   absl::Status CopyToHost(absl::string_view what, void* host, const void* device, size_t bytes,
                           Stream stream) const;
-  // Every byte becomes `value`.
+  // Sets every byte to `value`.
   absl::Status Fill(absl::string_view what, void* device, unsigned char value, size_t bytes,
                     Stream stream) const;
-  // Notes what is on the stream now; an event that was recorded before forgets that.
+  // Notes what is on the stream now. This replaces what the event noted before.
   absl::Status Record(const OwnedEvent& event, Stream stream) const;
 
-  // Waits, without a deadline, until what the event noted is done; at once for one never recorded.
+  // Waits, without a deadline, until what the event noted is done. It returns at once if the event
+  // was never recorded.
   absl::Status Synchronize(absl::string_view what, const OwnedEvent& event) const;
-  // Waits, without a deadline, until all that is queued on the stream is done.
+  // Waits, without a deadline, until all work that is queued on the stream is done.
   absl::Status Synchronize(absl::string_view what, Stream stream) const;
-  // Whether something queued on the stream is not done yet; false also after a device's error.
+  // Whether work queued on the stream is not done yet. False also after a device's error.
   bool IsBusy(Stream stream) const;
 
  private:

@@ -17,38 +17,43 @@ namespace ddp {
 
 // Equal on all ranks.
 struct ReplicaCheckOptions {
-  // Steps between two comparisons, the same on all ranks. 0: a comparison after the first step, and
-  // then twice as many steps between them until they cost less than a thousandth of the time, alike
-  // on all ranks.
+  // Steps between two comparisons, the same on all ranks. With 0 the first comparison is after the
+  // first step. Then the distance doubles until comparisons cost less than a thousandth of the
+  // time. All ranks double at the same steps.
   int64_t every = 0;
-  // The parameters lie in the communicator's device memory, where a kernel hashes them: nothing is
-  // copied to the host. Without effect in a group on CPUs.
+  // The parameters are in the communicator's device memory. A kernel hashes them there: nothing is
+  // copied to the host. No effect in a group on CPUs.
   bool on_device = false;
 };
 
-// Finds replicas that have drifted apart: a rank that updates with another learning rate, a bit
-// that flipped, a layer that is not registered. What is averaged makes no such difference go away.
-// Each rank hashes all its parameters, 8 bytes for the others; only where these differ each
-// parameter's hash is compared: XXH3 on the CPU, on a GPU a sum of SplitMix64's finalizer over the
-// elements and their places. Not collective but for Compare(). Used by one thread; borrows the
-// communicator.
+// Finds replicas that have drifted apart. Causes are a rank that updates with another learning
+// rate, a bit that flipped, or a layer that is not registered. Averaging gradients does not remove
+// such a difference.
+//
+// Each rank hashes all its parameters, and sends 8 bytes to the others. Only if these differ, the
+// ranks compare the hash of each parameter. On the CPU the hash is XXH3. On a GPU it is a sum of
+// SplitMix64's finalizer over the elements and their places. Only Compare() is collective. One
+// thread uses the check, which borrows the communicator.
 class ReplicaCheck {
  public:
   explicit ReplicaCheck(Communicator& communicator, ReplicaCheckOptions options = {});
 
-  // Counts a step, which all ranks have made. True: Compare() is due, on all of them.
+  // Counts a step, which all ranks have made. Returns true if Compare() is due, on all of them.
   bool CountStep();
-  // Collective. `parameters` lie in host memory, unless the options say otherwise, the same number
-  // in the same order on all ranks; on a device what is on `stream` comes first. NaNs are equal
-  // when their bits are. DataLoss, the same on all ranks, names the step, the parameters that
-  // differ and the ranks that stand against a majority, or all groups of ranks where there is none,
-  // and says what to look for and from where to resume. Where a rank cannot hash it has the
-  // driver's error, and the others FailedPrecondition naming it. InvalidArgument for other steps or
-  // numbers of parameters on different ranks, and for a negative `every`, alone on its rank;
-  // otherwise the communicator's errors.
+  // Collective. `parameters` are in host memory, unless the options say otherwise. All ranks give
+  // the same number in the same order. On a device the comparison comes after what is on `stream`.
+  // NaNs are equal if their bits are. Errors:
+  // - DataLoss, the same on all ranks. It names the step, the parameters that differ and the ranks
+  //   that differ from a majority, or all groups of ranks if there is no majority. It says what to
+  //   look for and from where to resume.
+  // - If a rank cannot hash, it gets the driver's error. The others get FailedPrecondition with its
+  //   number.
+  // - InvalidArgument if ranks have different steps or numbers of parameters. For a negative
+  //   `every` only that rank gets it.
+  // - The communicator's errors.
   absl::Status Compare(int64_t step, std::span<const Tensor> parameters, Stream stream = nullptr);
 
-  // Steps between two comparisons, as of now.
+  // Steps between two comparisons at present.
   int64_t every() const { return every_; }
 
  private:

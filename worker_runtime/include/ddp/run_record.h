@@ -1,5 +1,4 @@
-// What a run was made of and how it ended, for whoever asks months later where a checkpoint came
-// from.
+// What a run was made of and how it ended. It answers where a checkpoint came from, months later.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_RUN_RECORD_H_
 
@@ -25,24 +24,24 @@ struct DataFile {
   std::string xxh3;  // XXH3 of 64 bits over all of it, 16 lower-case hexadecimal digits
 };
 
-// Reads the whole file; of what is no regular file (a pipe, whose bytes come once) the path alone.
-// Errors name the file, the call and errno.
+// Reads the whole file. For what is no regular file (a pipe, which gives its bytes once) the result
+// has only the path. Errors name the file, the call and errno.
 absl::StatusOr<DataFile> DescribeDataFile(const std::string& path);
 
-// kRunning is what a record says from its start on. It stays where all ranks that see the file were
-// killed at once.
+// A record has kRunning from its start on. That stays if all ranks that see the file were killed at
+// once.
 enum class RunOutcome { kRunning, kOk, kStopped, kFailed };
 
-// A value; what is not known is empty.
+// The values of a record. Unknown ones are empty.
 struct RunRecord {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
   RunOutcome outcome = RunOutcome::kRunning;
-  std::string error;       // why it did not end by itself; its URLs have no passwords
+  std::string error;       // why it did not end normally; its URLs have no passwords
   std::string started_at;  // "2026-01-31T08:00:00Z"
   std::string ended_at;    // empty while it runs
   Pairs versions;          // ddprun, compiler, glibc, kernel, nvidia_driver, cuda, nccl; add yours
-  std::string host;        // of rank 0, like the next ones
+  std::string host;        // of rank 0, like the values below
   std::string cpu;
   int cpus = 0;        // that it may use
   std::string device;  // the GPU's name, or "cpu"
@@ -55,53 +54,57 @@ struct RunRecord {
   std::vector<std::string> arguments;  // of the command line, without secrets
   Pairs environment;                   // sorted, without secrets
 
-  // From now on it ended like this: kOk for `status` ok, kStopped where the launcher had asked the
-  // job to stop, kFailed otherwise.
+  // Sets the end of the run: kOk for an ok `status`, kStopped if the launcher had asked the job to
+  // stop, kFailed otherwise.
   void End(const absl::Status& status, bool was_asked_to_stop);
 };
 
-// All but `data` and the program's own versions. Not collective: each rank may, rank 0 is meant to.
-// `arguments` are main's. Of the environment the variables that begin with NCCL_, OMP_, CUDA_ and
-// DDPRUN_ are taken, others never. Instead of the value there is "set" where a name, of a variable
-// or of an argument (--name=value, --name value, NAME=value), holds TOKEN, KEY, SECRET, PASSW, AUTH
-// or CREDENTIAL in any case: --tokenizer and MONKEY as well, on purpose. A URL loses its password.
+// Makes all but `data` and the program's own versions. Not collective: rank 0 should call it, and
+// each rank may. `arguments` are those of main. The record takes the environment variables that
+// begin with NCCL_, OMP_, CUDA_ and DDPRUN_, and no others.
+//
+// Secrets are left out: the record has "set" instead of the value. That applies to names of a
+// variable or an argument (--name=value, --name value, NAME=value) that contain TOKEN, KEY, SECRET,
+// PASSW, AUTH or CREDENTIAL. Case does not matter, so --tokenizer and MONKEY match, too, on
+// purpose. A URL loses its password.
 RunRecord MakeRunRecord(ProcessGroup& group, const std::vector<std::string>& arguments);
 
-// Lines of JSON, ending with a newline. Bytes that are not UTF-8 and control characters are
+// Lines of JSON, with a newline at the end. Bytes that are not UTF-8 and control characters are
 // escaped.
 std::string ToJson(const RunRecord& record);
 
 // The file kRunRecordName in a directory that exists. One call at a time. Other processes may write
-// the file as well. It is compared again when the new text is on disk, right before the rename:
-// only what is written between these two calls is lost. A lock would close that gap, but a process
-// that is stopped would hold it, and some network file systems have none.
+// the file as well. So a call compares the file again when the new text is on disk, right before
+// the rename. Only what another process writes between these two steps is lost. A lock would close
+// that gap. But a process that is stopped would hold it, and some network file systems have no
+// locks.
 class RunRecordFile {
  public:
   explicit RunRecordFile(std::string directory)
       : directory_(std::move(directory)), path_(directory_ + "/" + kRunRecordName) {}
 
-  // The file is replaced as a whole and is on disk then. The first call replaces whatever there is,
-  // later ones only what this object wrote: a rank that was cut off from its job does not write
-  // over the record of the job's next round; FailedPrecondition then. Other errors name the file,
-  // the call and errno.
+  // Replaces the file as a whole, and returns when it is on disk. The first call replaces any file.
+  // Later calls replace only what this object wrote, and otherwise fail with FailedPrecondition. So
+  // a rank that was cut off from its job does not overwrite the record of the job's next round.
+  // Other errors name the file, the call and errno.
   absl::Status Write(const RunRecord& record);
-  // For the other ranks, which may share the directory: WriteEnd() ends the record that rank 0
-  // begins. `text` is ToJson() of that. Rank 0 tells it to them before it begins the file, so that
-  // somebody can end it from then on.
+  // For the other ranks, which may share the directory: WriteEnd() then ends the record that rank 0
+  // begins. `text` is ToJson() of that record. Rank 0 sends it to them before it begins the file.
+  // From then on another rank can end it.
   void Adopt(std::string text) { begun_ = std::move(text); }
-  // Writes into the record that was begun here or adopted how the run has ended. Any rank may,
-  // since the one that began it may have been killed. Does nothing if the file is another run's or
-  // has an end: the first word stays, as later errors may be its consequences. Only Write()
+  // Writes how the run has ended into the record that was begun here or adopted. Any rank may,
+  // since the rank that began it may have been killed. It does nothing if the file is another run's
+  // or has an end. The first end stays, because later errors may be its consequences. Only Write()
   // replaces it.
   absl::Status WriteEnd(RunOutcome outcome, absl::string_view error);
 
  private:
-  // Of what is in the file.
+  // On what is in the file.
   using Check = std::function<bool(const std::string& there)>;
 
-  // What is in the file; empty where there is none.
+  // What is in the file. Empty if there is no file.
   absl::StatusOr<std::string> Read() const;
-  // Whether `text` is there now. Null `may_replace`: whatever there was.
+  // Whether the file has `text` now. Null `may_replace`: it replaces any file.
   absl::StatusOr<bool> Replace(const std::string& text, const Check& may_replace);
 
   const std::string directory_;

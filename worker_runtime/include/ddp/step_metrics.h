@@ -28,21 +28,21 @@ struct ReductionTimes {
   std::chrono::nanoseconds Exposed() const;
 };
 
-// Sums over the steps since construction or Reset(), as this rank sees them. Used by one thread at
-// a time. Exposed communication includes waiting for slower ranks.
+// Sums over the steps since construction or Reset(), as this rank sees them. One thread at a time
+// uses it. Exposed communication includes waiting for slower ranks.
 //
-// On a GPU calls return long before their work is done, so a step lasts from what BeginStep() to
-// what EndStep() finds on the stream, by events. It counts once the device has told: as a rule when
-// the next step ends, and the host never waits for it. Of a host that is more than 64 steps ahead
-// some never count.
+// On a GPU, calls return long before their work is done. So a step lasts from what BeginStep()
+// finds on the stream to what EndStep() finds there, by events. The step counts once the device has
+// reported it, usually when the next step ends. The host never waits for it. If a host is more than
+// 64 steps ahead, some steps never count.
 //
-// The launcher is told of every step that counts, and of what was exposed, as if by ReportStep()
-// (ddp/progress.h) with numbers from 1 on. Of several StepMetrics one tells: the first that is
-// constructed while no other one tells, until it goes. Where the program calls ReportStep() itself,
-// its word counts, and only what was exposed is added.
+// The launcher gets every step that counts, and its exposed time. They arrive as if by ReportStep()
+// (ddp/progress.h), with numbers from 1 on. Only one of several StepMetrics reports: the first one
+// constructed while no other reports, until its end. If the program calls ReportStep() itself,
+// those reports count, and only the exposed time is added.
 //
-// The measure is that of PyTorch's DDP logger: what counts is not how long collectives took but
-// how much longer the step was for them.
+// The measure is that of PyTorch's DDP logger. It does not count how long collectives took, but by
+// how much they made the step longer.
 class StepMetrics {
  public:
   using Clock = std::chrono::steady_clock;
@@ -50,52 +50,54 @@ class StepMetrics {
   // Above this share of the step the job wastes more than it should.
   static constexpr double kExposedShareWarning = 0.10;
 
-  // By the host's clock. REQUIRES: world_size >= 1.
+  // Uses the host's clock. REQUIRES: world_size >= 1.
   explicit StepMetrics(int world_size);
-  // Where the communicator's operations are: on a GPU by events on `stream`, on the CPU by the
-  // host's clock. Name the stream on which the steps run: events on another one are passed at once.
-  // Borrows the communicator.
+  // Measures as the communicator works: on a GPU by events on `stream`, on the CPU by the host's
+  // clock. Name the stream of the steps: events on another stream pass at once. Borrows the
+  // communicator.
   explicit StepMetrics(Communicator& communicator, Stream stream = nullptr);
   ~StepMetrics();
   StepMetrics(const StepMetrics&) = delete;
   StepMetrics& operator=(const StepMetrics&) = delete;
 
   void BeginStep();
-  // `samples` are this rank's; the others are taken to have trained as many. The step ends now.
+  // Ends the step now. `samples` are this rank's. The other ranks count with the same number.
   void EndStep(int64_t samples, const ReductionTimes& reduction);
-  // One step of a given length, for those who measure it themselves.
+  // Adds one step of a given length, for programs that measure it themselves.
   void Add(int64_t samples, std::chrono::nanoseconds step, const ReductionTimes& reduction);
-  // Adds the steps that the GPU has ended by now. EndStep() does it, too: this is for the last
+  // Adds the steps that the GPU has ended by now. EndStep() does it, too, so this is for the last
   // ones.
   void Collect();
-  // Steps that were not added are forgotten.
+  // Forgets all steps, those not added yet included.
   void Reset();
 
   int64_t steps() const { return sums_.steps; }
-  // 0 while there is no step. The first is over all ranks.
+  // 0 before the first step. The first is over all ranks.
   double samples_per_second() const;
   double step_ms() const;
   // On a GPU false until a step ends with a known reduction: the host is ahead of it.
   bool knows_communication() const {
     return timer_ == nullptr || sums_.measured_time > std::chrono::nanoseconds(0);
   }
-  // By the share that it has of the steps from that one on; 0 before it.
+  // Their share of the steps from that one on. 0 before it.
   double communication_ms() const;
   double exposed_ms() const;
   // Exposed communication as a share of the same steps, 0 to 1.
   double exposed_communication_share() const;
 
-  // "5120 samples/s, step 25.00 ms, communication 3.10 ms, exposed <0.01 ms (0.0 %)". Of
-  // several ranks whose communication is not known: "..., communication not measured".
+  // "5120 samples/s, step 25.00 ms, communication 3.10 ms, exposed <0.01 ms (0.0 %)". If there are
+  // several ranks with unknown communication: "..., communication not measured".
   std::string Summary() const;
-  // One sentence when the exposed share is above kExposedShareWarning, otherwise empty. `hosts`: on
-  // which the ranks run (RankSteps::hosts); only between several does a network carry gradients.
+  // One sentence if the exposed share is above kExposedShareWarning, otherwise empty. `hosts` is
+  // the number of hosts with ranks (RankSteps::hosts). Only between several hosts does a network
+  // carry gradients.
   std::string Warning(int hosts) const;
 
  private:
   double ShareOf(std::chrono::nanoseconds part) const;
 
-  internal::Counters* const counters_;  // null: the launcher is not told, or not by this one
+  internal::Counters* const counters_;  // null: the launcher gets no steps, or not those of this
+                                        // one
   int64_t told_steps_ = 0;
   const int world_size_;
   internal::DeviceTimer* const timer_ = nullptr;  // null: the host's clock
@@ -119,7 +121,7 @@ class StepMetrics {
     int64_t samples;
     ReductionTimes reduction;
   };
-  std::deque<Ended> ended_;  // for the host, in their order
+  std::deque<Ended> ended_;  // ended on the host, in their order
 };
 
 }  // namespace ddp

@@ -11,7 +11,7 @@
 
 namespace ddp::torch {
 
-// Trains one module on all ranks of a group: each starts with rank 0's weights, and each
+// Trains one module on all ranks of a group. Each rank starts with rank 0's weights, and each
 // loss.backward() ends with gradients that are averages over the ranks.
 //
 //   Net net;  // a TORCH_MODULE, or a std::shared_ptr to a module; on its device already
@@ -24,33 +24,34 @@ namespace ddp::torch {
 //     optimizer.step();
 //   }
 //
-// A gradient is reduced where it lies, in the library's memory, of which the parameter's grad() is
-// a view after each backward pass (gradient_as_bucket_view in Python). One that autograd or the
-// program has put in its place, as after zero_grad(), is copied there once.
+// A gradient is reduced in the library's memory. After each backward pass the parameter's grad() is
+// a view of it (gradient_as_bucket_view in Python). If autograd or the program has replaced grad(),
+// as after zero_grad(), the new one is copied there once.
 //
-// Throws, as libtorch does and no other header of ours: what goes wrong in autograd comes out of
-// loss.backward(), which has no other way to say so. It is a c10::Error with one sentence
-// (what_without_backtrace()), and final for the group: the other ranks end with the same sentence
-// or with the name of the rank that left.
+// This class throws, as libtorch does. No other public header throws. An error in autograd comes
+// out of loss.backward(), which has no other way to report it. It is a c10::Error with one sentence
+// (what_without_backtrace()), and is final for the group. The other ranks end with the same
+// sentence or with the name of the rank that left.
 //
-// A backward pass that is reduced follows a forward() that is not under NoSync, by a call of
-// backward() or of ::torch::autograd::backward(), without create_graph, and not in the middle of
-// another one. One thread at a time calls this. It outlives nothing: the group outlives it, and
-// gradients that the program keeps become copies when it goes. The module's tensors stay where they
-// are while it lives: move the module (to()) before.
+// A backward pass is reduced after a forward() that is not under NoSync. Call backward() or
+// ::torch::autograd::backward(), without create_graph, and not in the middle of another backward
+// pass. One thread at a time calls this. The group must outlive it. When this object is destroyed,
+// gradients that the program keeps become copies. The module's tensors must stay where they are
+// while it lives: move the module (to()) before.
 template <typename Module>
 class DistributedDataParallel {
  public:
-  // Collective. Options are those of ddp::DistributedDataParallel; shard_gradients is refused, and
-  // `stream` is the current one of CUDA. Throws for a module without parameters that require a
-  // gradient, for parameters and buffers that overlap, are not dense or are on another device than
-  // the group's, for parameters of a type that cannot be averaged, and for a module that differs
-  // from another rank's, with the tensor's name.
+  // Collective. Options are those of ddp::DistributedDataParallel. But shard_gradients is refused,
+  // and `stream` is CUDA's current one. It throws:
+  // - if the module has no parameter that requires a gradient;
+  // - if parameters or buffers overlap, are not dense or are on another device than the group's;
+  // - if a parameter has a type that cannot be averaged;
+  // - if the module differs from another rank's, with the tensor's name.
   DistributedDataParallel(Module module, ProcessGroup& group,
                           const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)), gradients_(*module_, group, options) {}
 
-  // Collective where there are buffers: all ranks get rank 0's before it, also in evaluation, as in
+  // Collective if there are buffers: all ranks get rank 0's before it, also in evaluation, as in
   // Python. On one rank alone evaluate module() instead.
   template <typename... Args>
   auto forward(Args&&... args) {
@@ -60,13 +61,13 @@ class DistributedDataParallel {
 
   Module& module() { return module_; }
 
-  // While one of these lives, forward() begins passes that reduce nothing: gradients add up, and
-  // the next pass without it reduces the sums (no_sync() in Python). It counts when forward() is
-  // called, not in backward(). `is_active` = false makes one without effect.
+  // While a guard lives, forward() begins passes that reduce nothing: gradients add up. The next
+  // pass without it reduces the sums (no_sync() in Python). It counts when forward() is called, not
+  // in backward(). With `is_active` = false it has no effect.
   using NoSyncGuard = internal::Gradients::NoSyncGuard;
   [[nodiscard]] NoSyncGuard NoSync(bool is_active = true) { return gradients_.NoSync(is_active); }
 
-  // For ranks with different numbers of batches; ddp::DistributedDataParallel::Join says more.
+  // For ranks with different numbers of batches. See ddp::DistributedDataParallel::Join.
   //
   //   auto join = model.Join();
   //   for (each batch of this rank) { forward, backward, step }
@@ -85,7 +86,7 @@ class DistributedDataParallel {
     return JoinGuard(*std::move(guard));
   }
 
-  // The library's own: communication hooks, times and buckets of the last pass.
+  // The library's object, for communication hooks and for times and buckets of the last pass.
   ddp::DistributedDataParallel& ddp() { return gradients_.ddp(); }
 
  private:

@@ -1,4 +1,4 @@
-// Part of ddp/torch.h: autograd on one side, the library's reduction on the other.
+// Part of ddp/torch.h: connects autograd with the library's reduction.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_TORCH_GRADIENTS_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_TORCH_GRADIENTS_H_
 
@@ -33,9 +33,9 @@
 
 namespace ddp::torch::internal {
 
-// A module's gradients in the library's memory. A hook behind each parameter's AccumulateGrad node,
-// where PyTorch's own reducer has it, announces the gradient; a callback of autograd's engine ends
-// the pass. They run on the thread of backward(), or with CUDA on one of the engine's.
+// A module's gradients in the library's memory. A hook after each parameter's AccumulateGrad node,
+// as in PyTorch's own reducer, announces the gradient. A callback of autograd's engine ends the
+// pass. Both run on the thread of backward(), or with CUDA on a thread of the engine.
 class Gradients {
  public:
   Gradients(const ::torch::nn::Module& module, ProcessGroup& group,
@@ -82,7 +82,7 @@ class Gradients {
 
   ddp::DistributedDataParallel& ddp() { return *ddp_; }
 
-  // Before each forward pass.
+  // Call it before each forward pass.
   void PrepareForward() {
     if (!error_.empty()) Throw(error_);
     for (const Parameter& parameter : parameters_) CheckStays("parameter", parameter.named);
@@ -94,7 +94,7 @@ class Gradients {
       if (no_sync_depth_ > 0) library_no_sync_.emplace(ddp_->NoSync());
     }
     if (buffers_.empty()) return;
-    // In Python, too, none are due after a forward pass without gradients.
+    // As in Python, no broadcast is due after a forward pass without gradients.
     const auto no_sync = ddp_->NoSync(!is_training);
     Check(ddp_->BroadcastBuffers(CurrentStream()));
   }
@@ -124,7 +124,7 @@ class Gradients {
     at::Tensor gradient;  // the library's memory
     NodePtr accumulator;  // a tensor does not keep its own alive
     uintptr_t hook;
-    // Of the last pass that was synchronised.
+    // In the last synchronised pass.
     bool has_come = false;
     bool is_filled_in = false;  // before its first gradient
   };
@@ -144,7 +144,7 @@ class Gradients {
     Parameter& parameter_;
   };
 
-  // Autograd owns it while a backward pass runs, and drops it when that ends, by its callback or by
+  // Autograd owns it during a backward pass. It drops it when the pass ends, by its callback or by
   // an exception.
   struct Pass {
     Gradients* owner;
@@ -172,7 +172,7 @@ class Gradients {
     parameter.hook = parameter.accumulator->add_post_hook(std::make_unique<Hook>(*this, parameter));
   }
 
-  // Those that require a gradient, and the buffers, Finalize() has compared.
+  // Finalize() has compared the parameters that require a gradient, and the buffers.
   void CheckSameFrozen(const std::vector<NamedTensor>& frozen) {
     const auto text_of = [](const NamedTensor& named) {
       return absl::StrCat(Describe(named), " ", at::toString(named.tensor.scalar_type()));
@@ -208,7 +208,7 @@ class Gradients {
                        "read its old memory; wrap the module again"));
   }
 
-  // The ranks' would drift apart without a word.
+  // Otherwise the ranks' values would drift apart without an error.
   static void CheckStaysFrozen(const NamedTensor& named) {
     if (!named.tensor.requires_grad()) return;
     Throw(absl::StrCat("parameter '", named.name,
@@ -251,7 +251,7 @@ class Gradients {
     });
     if (!is_synced()) return;
     for (Parameter& parameter : parameters_) {
-      // In a static graph what stays without a gradient is reduced before the end.
+      // In a static graph, parameters without a gradient are reduced before the end.
       parameter.is_filled_in = finds_unused_ && !parameter.has_come;
       if (parameter.is_filled_in) FillIn(parameter);
       parameter.has_come = false;
@@ -265,7 +265,7 @@ class Gradients {
     for (Parameter& parameter : parameters_) {
       if (has_unused && !parameter.has_come && !parameter.is_filled_in) FillIn(parameter);
     }
-    if (has_unused) StreamOfPass();  // comes behind these, too
+    if (has_unused) StreamOfPass();  // comes after these, too
     if (absl::Status status = ddp_->Finish(CurrentStream()); !status.ok()) {
       Fail(std::string(status.message()));
     }
@@ -276,13 +276,13 @@ class Gradients {
     }
   }
 
-  // The others wait for its gradients.
+  // The other ranks wait for its gradients.
   void Abandon() {
     if (!is_synced()) return;
     FailQuietly("the backward pass was left by an exception before its gradients were reduced");
   }
 
-  // Autograd adds to the gradient where it is, or has a new one, as after zero_grad().
+  // Autograd adds to the gradient in place, or makes a new one, as after zero_grad().
   void Adopt(Parameter& parameter) {
     FillIn(parameter);
     parameter.named.tensor.mutable_grad() = parameter.gradient;
@@ -310,7 +310,7 @@ class Gradients {
     }
   }
 
-  // One stream stands for all of a pass: where gradients come on several, it waits for the others.
+  // One stream represents all of a pass. If gradients come on several, it waits for the others.
   Stream StreamOfPass() {
     if (device_.is_cpu()) return nullptr;
     const at::Stream stream = StreamOfThread();
@@ -335,10 +335,10 @@ class Gradients {
     communicator_.Abort(why);
   }
 
-  // What the program keeps of a gradient outlives the library's memory.
+  // A gradient that the program keeps must outlive the library's memory.
   void LeaveToProgram(at::Tensor& gradient) {
     if (gradient.use_count() == 1 && gradient.storage().use_count() == 1) return;
-    // In a pass that failed the library's thread may still be in there.
+    // In a pass that failed, the library's thread may still use the memory.
     const at::NoGradGuard no_grad;
     const at::Tensor copy = error_.empty() ? gradient.clone() : at::zeros_like(gradient);
     gradient.storage().set_data_ptr_noswap(copy.storage().set_data_ptr(at::DataPtr()));
@@ -347,17 +347,17 @@ class Gradients {
   Communicator& communicator_;
   const at::Device device_;
   const bool finds_unused_;
-  std::optional<ddp::DistributedDataParallel> ddp_;  // none until the module is known to be right
+  std::optional<ddp::DistributedDataParallel> ddp_;  // empty until the module is known to be right
   std::deque<Parameter> parameters_;                 // by id; hooks refer to them
   std::vector<NamedTensor> buffers_, frozen_;
   int no_sync_depth_ = 0;
-  // Of the passes that the last forward() with gradients has begun.
+  // For the passes that the last forward() with gradients has begun.
   std::optional<ddp::DistributedDataParallel::NoSyncGuard> library_no_sync_;
   std::string error_;  // final
 
   // The present pass.
   std::weak_ptr<Pass> pass_;
-  int task_ = -1;                     // autograd's number of it
+  int task_ = -1;                     // autograd's number of the pass
   std::optional<at::Stream> stream_;  // CUDA
 };
 

@@ -30,7 +30,7 @@ inline void Check(const absl::Status& status) {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  // Where it was when it was registered.
+  // Its address when it was registered.
   void* data = nullptr;
 };
 
@@ -47,7 +47,7 @@ inline at::Device DeviceOf(ProcessGroup& group) {
              : at::Device(at::kCPU);
 }
 
-// None for a type that is not averaged.
+// Empty for a type that is not averaged.
 inline std::optional<DType> DTypeOf(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
@@ -63,7 +63,7 @@ inline std::optional<DType> DTypeOf(const at::Tensor& tensor) {
   }
 }
 
-// A name that differs where two ranks' tensors do: elements travel as they lie in memory.
+// A name that differs if two ranks' tensors do: elements travel in the order of the memory.
 inline std::string Describe(const NamedTensor& named) {
   const at::Tensor& tensor = named.tensor;
   std::string text = absl::StrCat(named.name, " [", absl::StrJoin(tensor.sizes(), ", "), "]");
@@ -72,7 +72,7 @@ inline std::string Describe(const NamedTensor& named) {
   return absl::StrCat(text, " in steps of [", absl::StrJoin(tensor.strides(), ", "), "]");
 }
 
-// Why the elements of a tensor cannot travel as one piece of memory; empty: they can.
+// Why the elements of a tensor cannot travel as one piece of memory. Empty: they can.
 inline std::string WhyNotInOnePiece(const at::Tensor& tensor, at::Device device) {
   if (tensor.layout() != at::kStrided) {
     return absl::StrCat("is not dense: its layout is ", c10::str(tensor.layout()));
@@ -87,8 +87,8 @@ inline std::string WhyNotInOnePiece(const at::Tensor& tensor, at::Device device)
   return "";
 }
 
-// Names two tensors that share memory, as two parameters of one storage: each gets a gradient of
-// its own, and rank 0's values would be received twice.
+// Names two tensors that share memory, such as two parameters of one storage. Each would get a
+// gradient of its own, and rank 0's values would arrive twice.
 inline std::string WhichOverlap(std::vector<NamedTensor> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
     return std::less<>()(a.data, b.data);
@@ -106,7 +106,7 @@ inline std::string WhichOverlap(std::vector<NamedTensor> tensors) {
   return "";
 }
 
-// In the order of the module's own lists. A tensor that it has under two names counts once.
+// In the order of the module's own lists. A tensor with two names counts once.
 inline ModelParts PartsOf(const ::torch::nn::Module& module, at::Device device) {
   ModelParts parts;
   std::set<const at::TensorImpl*> seen;
