@@ -1,6 +1,6 @@
 """ddprun: distributed training. `ddprun` on the command line starts the ranks; `import
-ddprun.torch` gives torch.distributed the backend "ddp"; report_step(), report_progress() and phase()
-say how far the training is; should_stop() says whether to save and end."""
+ddprun.torch` gives torch.distributed the backend "ddp". report_step(), report_progress() and phase()
+report how far the training is. should_stop() returns whether to save and end."""
 
 from ddprun.counters import phase, report_step
 from ddprun.stop import report_progress, should_stop

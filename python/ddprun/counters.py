@@ -45,12 +45,12 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def report_step(step: int, samples: int = 0) -> None:
-    """Says that optimizer step `step` is done, in which this rank took `samples` samples.
+    """Reports that optimizer step `step` is done, in which this rank took `samples` samples.
 
-    Safe to call in any program, under ddprun or not: it waits for nobody, and raises nothing but
-    TypeError for what is no integer and ValueError for samples below 0. For one thread: calls of
-    several at once may lose a count, and no more. A process forked after the first call is another
-    one, and tells nothing.
+    Any program may call it, under ddprun or not. It waits for nothing. It raises only TypeError,
+    for a value that is not an integer, and ValueError, for samples below 0. Call it from one
+    thread. If several threads call it at the same time, a count may be lost, but nothing else. In a
+    process that was forked after the first call it does nothing.
     """
     if step.__class__ is not int or samples.__class__ is not int or samples < 0:
         step, samples = _checked(step, samples)
@@ -59,14 +59,15 @@ def report_step(step: int, samples: int = 0) -> None:
 
 
 def phase(name: str) -> "_Phase":
-    """Says what the program does from now on: "start", "train", "evaluation" or "checkpoint".
+    """Reports what the program does from now on: "start", "train", "evaluation" or "checkpoint".
 
         with ddprun.phase("evaluation"):
             evaluate(model)
 
-    Behind a `with` the phase before it comes back. The first step that is reported begins "train"
-    by itself. Evaluation and checkpoints are no part of a step's time; one inside the other has its
-    time for itself. As safe as report_step(); another name is a ValueError.
+    After a `with` the phase before it continues. The first reported step begins "train" without a
+    call. A step's time contains neither evaluation nor checkpoints. If one of these is inside the
+    other, its time counts only for itself. It is as safe as report_step(). Another name is a
+    ValueError.
     """
     number = _PHASES.get(name)
     if number is None:

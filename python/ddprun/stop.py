@@ -28,8 +28,8 @@ def _open():
 
 
 def should_stop() -> bool:
-    """Whether the launcher wants the job to save and end, as after a signal of preemption or
-    `ddprun stop --graceful`.
+    """Returns whether the launcher wants the job to save and end, for example after a signal of
+    preemption or `ddprun stop --graceful`.
 
         for step, batch in enumerate(batches):
             train(batch)
@@ -37,11 +37,11 @@ def should_stop() -> bool:
                 save(step)
                 break
 
-    Collective: every rank calls it at the same steps, and all get the same answer. It knows nothing
-    of the program's own process groups, and disturbs none. The first call forms a group of all
-    ranks on the CPU from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without RANK the process is
-    the only rank. It waits at most 30 minutes for the other ranks. RuntimeError: a rank is gone, or
-    has not come. After True it is True at once.
+    Collective: every rank calls it at the same steps, and all get the same answer. It neither uses
+    nor disturbs the program's own process groups. The first call forms a group of all ranks on the
+    CPU from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Without RANK the process is the only
+    rank. The call waits at most 30 minutes for the other ranks. It raises RuntimeError if a rank is
+    gone, or has not come. After a True every call returns True at once.
     """
     library = _library()
     answer = library.ddp_should_stop()
@@ -53,11 +53,12 @@ def should_stop() -> bool:
 
 
 def report_progress(steps_done: int, steps_in_all: int) -> None:
-    """Says that `steps_done` of `steps_in_all` are done, those before a restart included.
+    """Reports that `steps_done` of `steps_in_all` steps are done, those before a restart included.
 
-    Kubeflow Trainer shows it. The last word of rank 0 counts; all ranks may call it. It waits for
-    nobody, and does nothing under a launcher that does not ask, or if `steps_in_all` is not above
-    0. OverflowError and TypeError: what is no integer of 64 bits.
+    Kubeflow Trainer shows it. Rank 0's last call counts, and all ranks may call it. It waits for
+    nothing. It does nothing under a launcher that does not ask, or if `steps_in_all` is not above
+    0. It raises TypeError for a value that is not an integer, and OverflowError for one that does
+    not fit in 64 bits.
     """
     _library().ddp_report_progress(_checked(steps_done), _checked(steps_in_all))
 

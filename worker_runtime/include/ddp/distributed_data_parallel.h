@@ -137,9 +137,9 @@ class DistributedDataParallel {
   // which must outlive this object. They are reduced where they are. The library does not set them
   // to 0 before the first pass. Register all parameters on all ranks so, or none. A bucket is an
   // AllReduceCoalesced() of its gradients. On the CPU that copies them, which the library's memory
-  // avoids. With NCCL it is a group of all-reduces. Errors, from Finalize(): InvalidArgument for a
-  // null pointer, for another count than the parameter's, for memory of another tensor, or for
-  // memory that is not aligned to its elements.
+  // avoids. With NCCL it is a group of all-reduces. Finalize() is InvalidArgument for a null
+  // pointer and for another count than the parameter's. It also is for memory of another tensor,
+  // and for memory that is not aligned to its elements.
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype, Piece gradient);
 
   // Registers state of the model that has no gradient, such as the running mean of a batch norm,

@@ -46,7 +46,7 @@ class DistributedSampler {
 
   SamplerState state() const;
   // Continues from `state`. With another world size the position is rounded down to a multiple of
-  // it: up to world_size - 1 samples are seen twice, and none is missed.
+  // it. Up to world_size - 1 samples are seen twice, and none is missed.
   void Restore(const SamplerState& state);
 
  private:

@@ -1,7 +1,7 @@
-// A program's own work on its GPU: memory, streams, copies and kernels from PTX text, through the
-// CUDA driver that the library opens at run time. A program that uses it needs no CUDA header,
-// links no CUDA library and starts on machines without a GPU. Streams, events and addresses are the
-// driver's. So you may mix them with those of CUDA's own headers.
+// A program's own work on its GPU: memory, streams, copies and kernels from PTX text. It goes
+// through the CUDA driver, which the library opens at run time. A program that uses it needs no
+// CUDA header, links no CUDA library and starts on machines without a GPU. Streams, events and
+// addresses are the driver's. So you may mix them with those of CUDA's own headers.
 #ifndef DDPRUN_WORKER_RUNTIME_DDP_GPU_H_
 #define DDPRUN_WORKER_RUNTIME_DDP_GPU_H_
 

@@ -16,7 +16,7 @@ namespace ddp {
 
 // What the collectives run on.
 // - kAuto: `nccl` on GPUs. For host memory it is `local` for world size 1, `shm` if all ranks share
-//   a host, and `tcp` otherwise (with shm between the ranks of one host).
+//   a host, and `tcp` otherwise. With `tcp`, shm is used between the ranks of one host.
 // - kTcp: tcp between all ranks, also on one host.
 // - kNccl: only for GPUs.
 enum class Backend { kAuto, kShm, kTcp, kNccl };
@@ -110,8 +110,9 @@ class ProcessGroup {
   virtual int local_world_size() const = 0;
   // How often the job was restarted before this process: 0 in the first attempt.
   virtual int restart_count() const = 0;
-  // Which device and backend the group agreed on, and why. The text is the same on every rank:
-  // "shm: all ranks share a host", "cuda, nccl 2.28.9: each of 4 ranks has a GPU of its own".
+  // Which device and backend the group agreed on, and why. The text is the same on every rank.
+  // Examples are "shm: all ranks share a host" and "cuda, nccl 2.28.9: each of 4 ranks has a GPU of
+  // its own".
   virtual const std::string& description() const = 0;
   // For memory of communicator().device_type(). Its host() is for host memory.
   virtual Communicator& communicator() = 0;
@@ -126,9 +127,9 @@ class ProcessGroup {
   // true.
   //
   // A call is an all-reduce of one number in host memory. It takes 2 us for two ranks with a core
-  // each, 17 us for four ranks on two cores, and 60 us for two over TCP on one host. Over a network
-  // it takes the network's round trips. You may ask only at every k-th step, with the same k on all
-  // ranks. Errors are the communicator's, for example if a rank has left.
+  // each, and 17 us for four ranks on two cores. It takes 60 us for two over TCP on one host. Over
+  // a network it takes the network's round trips. You may ask only at every k-th step, with the
+  // same k on all ranks. Errors are the communicator's, for example if a rank has left.
   virtual absl::StatusOr<bool> ShouldStop() = 0;
   // Waits until every rank calls it, then closes all connections in order. Call it last.
   virtual absl::Status Shutdown() = 0;

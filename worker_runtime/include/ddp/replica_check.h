@@ -44,7 +44,7 @@ class ReplicaCheck {
   // the same number in the same order. On a device the comparison comes after what is on `stream`.
   // NaNs are equal if their bits are. Errors:
   // - DataLoss, the same on all ranks. It names the step, the parameters that differ and the ranks
-  //   that differ from a majority, or all groups of ranks if there is no majority. It says what to
+  //   that differ from a majority. Without a majority it names all groups of ranks. It says what to
   //   look for and from where to resume.
   // - If a rank cannot hash, it gets the driver's error. The others get FailedPrecondition with its
   //   number.

@@ -31,10 +31,10 @@ inline constexpr int kMaxSpawnRanks = 4096;
 // with its number.
 //
 // The result is that of the first rank that fails: Aborted, with the reason. Examples are "rank 2
-// of 4 failed: exit code 7", "rank 1 of 4 was killed by SIGSEGV (signal 11)" and "rank 0 of 4 ended
-// by an exception: ...". A rank that failed because its group lost another rank is named only if no
-// other rank failed. The call then sends SIGTERM to the rest and, 30 s later, SIGKILL. Other
-// errors:
+// of 4 failed: exit code 7" and "rank 1 of 4 was killed by SIGSEGV (signal 11)". After an exception
+// it is "rank 0 of 4 ended by an exception: ...". A rank that failed because its group lost another
+// rank is named only if no other rank failed. The call then sends SIGTERM to the rest and, 30 s
+// later, SIGKILL. Other errors:
 // - InvalidArgument: ranks is not in 1 to kMaxSpawnRanks, or fn is empty.
 // - ResourceExhausted: this machine could not start all ranks. None is left.
 // - Unavailable: /proc cannot be read.
