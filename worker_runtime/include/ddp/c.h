@@ -127,17 +127,17 @@ typedef struct ddp_group_options {
   const int* job_ranks;
 } ddp_group_options;
 
-/* ProcessGroup::FromEnv(): this process's place in the job, from the launcher's environment.
+/* Makes the group of this process's job from the launcher's environment: ProcessGroup::FromEnv().
  * Without a launcher it is a group of one. This call and the other two are collective. Errors:
  * DDP_INVALID_ARGUMENT naming the variable. DDP_DEADLINE_EXCEEDED naming the ranks that did not
  * come. DDP_FAILED_PRECONDITION for a device or a backend that cannot work here. */
 ddp_code ddp_group_from_env(const ddp_group_options* options, ddp_group** group);
 
-/* ProcessGroup::New() over the store at an address: ddprun's, or PyTorch's TCPStore. `prefix` and
- * "/" go before all keys, as with PyTorch's PrefixStore. With null nothing does. The timeout also
- * bounds the connection. Errors: as above. DDP_DEADLINE_EXCEEDED naming the address, if nothing
- * answers there. DDP_INVALID_ARGUMENT for a rank outside the world size, or if ranks have other
- * sizes. */
+/* Makes a group over the store at an address, ddprun's or PyTorch's TCPStore: ProcessGroup::New().
+ * `prefix` and "/" go before all keys, as with PyTorch's PrefixStore. With null nothing does. The
+ * timeout also bounds the connection. Errors: as above. DDP_DEADLINE_EXCEEDED naming the address,
+ * if nothing answers there. DDP_INVALID_ARGUMENT for a rank outside the world size, or if ranks
+ * have other sizes. */
 ddp_code ddp_group_from_tcp_store(const char* host, uint16_t port, const char* prefix, int rank,
                                   int world_size, const ddp_group_options* options,
                                   ddp_group** group);
@@ -178,14 +178,14 @@ typedef struct ddp_store {
   int is_for_any_thread;
 } ddp_store;
 
-/* ProcessGroup::New() over a store of functions. The struct is copied. The context and the
- * functions must live until the group and its sub-groups are freed. Errors: as above, and those of
- * the functions. */
+/* Makes a group over a store of functions: ProcessGroup::New(). The struct is copied. The context
+ * and the functions must live until the group and its sub-groups are freed. Errors: as above, and
+ * those of the functions. */
 ddp_code ddp_group_from_store(const ddp_store* store, int rank, int world_size,
                               const ddp_group_options* options, ddp_group** group);
 
-/* ProcessGroup::Subgroup(): a group of `count` of the ranks, null on the others. Collective over
- * all ranks of `group`, with the same list. It may be freed before or after `group`. Errors:
+/* Makes a group of `count` of the ranks, null on the others: ProcessGroup::Subgroup(). Collective
+ * over all ranks of `group`, with the same list. It may be freed before or after `group`. Errors:
  * DDP_INVALID_ARGUMENT for an empty list, a rank that is outside the group or named twice, and for
  * lists that differ. The communicator's errors. */
 ddp_code ddp_group_subgroup(ddp_group* group, const int* ranks, size_t count, ddp_group** subgroup);
@@ -214,7 +214,8 @@ ddp_code ddp_group_should_stop(ddp_group* group, int* should_stop);
 /* Waits until every rank calls it, then closes all connections in order. Call it last. Errors: the
  * communicator's. */
 ddp_code ddp_group_shutdown(ddp_group* group);
-/* Without a ddp_group_shutdown() before, the other ranks find that this rank has left. */
+/* Frees the group. Without a ddp_group_shutdown() before, the other ranks find that this rank has
+ * left. */
 void ddp_group_free(ddp_group* group);
 
 /* ---- Communicators (ddp/communicator.h) ---- */
@@ -254,32 +255,34 @@ typedef struct ddp_piece {
   size_t count;
 } ddp_piece;
 
-/* In place. */
+/* Reduces the `data` of all ranks, in place. */
 ddp_work* ddp_all_reduce(ddp_communicator* communicator, void* data, size_t count, ddp_dtype dtype,
                          ddp_reduce_op op, ddp_stream stream);
 /* Several pieces of one type, in place, as one operation. The list is copied. */
 ddp_work* ddp_all_reduce_coalesced(ddp_communicator* communicator, const ddp_piece* pieces,
                                    size_t piece_count, ddp_dtype dtype, ddp_reduce_op op,
                                    ddp_stream stream);
-/* The `data` of `root` replaces that of all ranks. */
+/* Copies the `data` of `root` to all ranks. */
 ddp_work* ddp_broadcast(ddp_communicator* communicator, void* data, size_t count, ddp_dtype dtype,
                         int root, ddp_stream stream);
-/* `output` holds world_size * count elements, rank r's at r * count. */
+/* Gives all ranks the `input` of all ranks. `output` holds world_size * count elements, rank r's at
+ * r * count. */
 ddp_work* ddp_all_gather(ddp_communicator* communicator, const void* input, void* output,
                          size_t count, ddp_dtype dtype, ddp_stream stream);
-/* `input` holds world_size * count elements. `output` gets this rank's part of the result. */
+/* Gives each rank its part of the result in `output`. `input` holds world_size * count elements. */
 ddp_work* ddp_reduce_scatter(ddp_communicator* communicator, const void* input, void* output,
                              size_t count, ddp_dtype dtype, ddp_reduce_op op, ddp_stream stream);
-/* The `output` of `root` gets what an all-reduce would give. The others' may be null. */
+/* Gives `root` what an all-reduce would, in its `output`. The others' may be null. */
 ddp_work* ddp_reduce(ddp_communicator* communicator, const void* input, void* output, size_t count,
                      ddp_dtype dtype, ddp_reduce_op op, int root, ddp_stream stream);
 /* As ddp_all_gather(), for `root` alone. The others' `output` may be null. */
 ddp_work* ddp_gather(ddp_communicator* communicator, const void* input, void* output, size_t count,
                      ddp_dtype dtype, int root, ddp_stream stream);
-/* Rank r gets the elements at r * count of the `input` of `root`. The others' may be null. */
+/* Gives rank r the elements at r * count of the `input` of `root`. The others' may be null. */
 ddp_work* ddp_scatter(ddp_communicator* communicator, const void* input, void* output, size_t count,
                       ddp_dtype dtype, int root, ddp_stream stream);
-/* Both hold world_size * count elements. Those at r * count go to rank r, and come from it. */
+/* Exchanges equal parts between all ranks. Both hold world_size * count elements. Those at r *
+ * count go to rank r, and come from it. */
 ddp_work* ddp_all_to_all(ddp_communicator* communicator, const void* input, void* output,
                          size_t count, ddp_dtype dtype, ddp_stream stream);
 /* Collective: a rank receives what another one sends to it. Destination and source are ranks, and

@@ -32,10 +32,10 @@ typedef struct ddp_model_options {
   int shard_gradients; /* for ddp_zero */
 } ddp_model_options;
 
-/* Borrows the communicator. Nothing in it is collective. */
+/* Makes a model, which borrows the communicator. Not collective. */
 ddp_code ddp_model_create(ddp_communicator* communicator, const ddp_model_options* options,
                           ddp_model** model);
-/* In the middle of a pass it aborts the communicator. */
+/* Frees the model. In the middle of a pass this aborts the communicator. */
 void ddp_model_free(ddp_model* model);
 /* Registers `count` elements at `data`, and returns the parameter's id, counted from 0. Register
  * parameters in the order in which forward uses them. `gradient` is as many elements of the
@@ -48,9 +48,9 @@ int ddp_model_add_parameter(ddp_model* model, const char* name, void* data, size
  * ddp_model_finalize(). If it is wrong, ddp_model_finalize() fails with the reason. */
 ddp_code ddp_model_add_buffer(ddp_model* model, const char* name, void* data, size_t count,
                               ddp_dtype dtype);
-/* Collective, once, after the last parameter: all ranks must have registered the same, and get rank
- * 0's values. Errors: DDP_INVALID_ARGUMENT naming the parameter and the rank. The communicator's
- * errors. */
+/* Gives all ranks rank 0's values. Collective, once, after the last parameter. All ranks must have
+ * registered the same. Errors: DDP_INVALID_ARGUMENT naming the parameter and the rank. The
+ * communicator's errors. */
 ddp_code ddp_model_finalize(ddp_model* model);
 /* GPU: from now on the calls of this model, and of its ddp_zero, work on `stream`. They read what
  * it computed before, and what comes on it later finds the result. Gradients of one pass come from
@@ -65,13 +65,13 @@ ddp_code ddp_model_gradient_ready(ddp_model* model, int id);
 /* Ends the pass: gradients are averages. Errors: DDP_FAILED_PRECONDITION naming the parameters that
  * got no gradient, which ends the group. The communicator's errors. */
 ddp_code ddp_model_finish(ddp_model* model);
-/* Collective, before each forward pass of training, if there are buffers: all ranks get rank 0's.
- * It does nothing if the pass before was local. DDP_FAILED_PRECONDITION in a pass. */
+/* Gives all ranks rank 0's buffers. Collective, before each forward pass of training, if there are
+ * buffers. It does nothing if the pass before was local. DDP_FAILED_PRECONDITION in a pass. */
 ddp_code ddp_model_broadcast_buffers(ddp_model* model);
 /* Sets all gradients to 0. DDP_FAILED_PRECONDITION in a pass. */
 ddp_code ddp_model_zero_grad(ddp_model* model);
-/* From now on passes are local, and gradients add up, until it is set to 0 (NoSync()). Call it
- * between passes. */
+/* Makes passes local from now on until it is set to 0: gradients add up (NoSync()). Call it between
+ * passes. */
 ddp_code ddp_model_set_no_sync(ddp_model* model, int is_active);
 /* Scales the gradients to a norm of at most `max_norm`. `norm_type` is the norm's order, also
  * INFINITY. `norm`, unless it is null, gets the norm that they had. DDP_FAILED_PRECONDITION in a
@@ -158,7 +158,8 @@ typedef struct ddp_shard {
   size_t offset;        /* of the first in this rank's state */
 } ddp_shard;
 
-/* Call it after ddp_model_finalize(). The model is freed after it. */
+/* Divides the optimizer's state among the ranks. Call it after ddp_model_finalize(). Free the model
+ * after it. */
 ddp_code ddp_zero_create(ddp_model* model, ddp_zero** zero);
 void ddp_zero_free(ddp_zero* zero);
 /* Elements in each array of this rank's state. 0 for null. */
@@ -166,15 +167,16 @@ size_t ddp_zero_state_count(const ddp_zero* zero);
 /* Updates one shard. An error becomes that of the step, and aborts the communicator.
  * ddp_answer_error() gives it a text. */
 typedef ddp_code (*ddp_update)(void* context, const ddp_shard* shard, ddp_answer* answer);
-/* Collective, once after each ddp_model_finish(): calls `update` for each shard, and all ranks get
- * the parameters. ddp_model_zero_grad() comes next. */
+/* Calls `update` for each shard, and gives all ranks the parameters. Collective, once after each
+ * ddp_model_finish(). Call ddp_model_zero_grad() next. */
 ddp_code ddp_zero_step(ddp_zero* zero, ddp_update update, void* context);
-/* Collective, for a checkpoint: joins one array of state, in host memory, on `root`. There `full`
- * has one tensor for each parameter, by id, with its count. On the other ranks it may be null, and
- * `count` 0. */
+/* Joins one array of state, in host memory, on `root`, for a checkpoint. Collective. On `root`
+ * `full` has one tensor for each parameter, by id, with its count. On the other ranks it may be
+ * null, and `count` 0. */
 ddp_code ddp_zero_gather_state(ddp_zero* zero, const void* state, ddp_dtype dtype,
                                const ddp_tensor* full, size_t count, int root);
-/* The reverse, after ddp_checkpoint_load_latest() has filled `full` on all ranks. */
+/* The reverse of ddp_zero_gather_state(), after ddp_checkpoint_load_latest() has filled `full` on
+ * all ranks. */
 ddp_code ddp_zero_take_state(const ddp_zero* zero, const ddp_tensor* full, size_t count,
                              void* state);
 
@@ -198,19 +200,19 @@ typedef struct ddp_training_state {
   size_t extra_count;
 } ddp_training_state;
 
-/* `keep` is the number of files to keep. 0 means 3. It borrows the communicator. In a group on GPUs
- * either of the two works. One thread uses it. */
+/* Opens a directory for checkpoints. `keep` is the number of files to keep. 0 means 3. It borrows
+ * the communicator. In a group on GPUs either of the two works. One thread uses it. */
 ddp_code ddp_checkpoint_create(ddp_communicator* communicator, const char* directory, int keep,
                                ddp_checkpoint** checkpoint);
 void ddp_checkpoint_free(ddp_checkpoint* checkpoint);
-/* CheckWritable(): call it at the start, so that a long run does not fail at its first save. Errors
- * of this and of save, on rank 0, name the file, the call and errno. DDP_FAILED_PRECONDITION if
- * another run has begun to save there since. */
+/* Checks that rank 0 can write: CheckWritable(). Call it at the start, so that a long run does not
+ * fail at its first save. Errors of this and of save, on rank 0, name the file, the call and errno.
+ * DDP_FAILED_PRECONDITION if another run has begun to save there since. */
 ddp_code ddp_checkpoint_check_writable(ddp_checkpoint* checkpoint);
 /* Rank 0 writes a file, all of it or nothing. Other ranks do nothing. */
 ddp_code ddp_checkpoint_save(ddp_checkpoint* checkpoint, const ddp_training_state* state,
                              const ddp_tensor* tensors, size_t count);
-/* Collective. Fills the tensors of every rank from the newest good file, and the state. The state's
+/* Fills the tensors of every rank from the newest good file, and the state. Collective. The state's
  * `extra`, in the order of the names, is valid until the next load or the checkpoint's free. If
  * there is no file, `is_found` is 0, and the state unchanged. Errors are the same on all ranks:
  * DDP_DATA_LOSS if all files are damaged. DDP_FAILED_PRECONDITION if the newest good file has other

@@ -64,10 +64,11 @@ class Checkpoint {
   // FailedPrecondition as for Save.
   absl::Status CheckWritable();
 
-  // For a run that starts from the beginning. Rank 0 moves the checkpoints in the directory to
-  // `<directory>/earlier-<n>`, with the run record (run_record.h), and returns that folder.
-  // LoadLatest of this directory does not find them there. The call returns nothing on other ranks,
-  // or if there was no checkpoint. Other runs see this call as a Save. Errors as above.
+  // Moves earlier checkpoints aside, for a run that starts from the beginning. Rank 0 moves those
+  // in the directory to `<directory>/earlier-<n>`, with the run record (run_record.h), and returns
+  // that folder. LoadLatest of this directory does not find them there. The call returns nothing on
+  // other ranks, or if there was no checkpoint. Other runs see this call as a Save. Errors as
+  // above.
   absl::StatusOr<std::optional<std::string>> SetEarlierAside();
 
   // Rank 0 writes `checkpoint-<sequence>-step-<step>.ckpt` and then removes all but the newest
@@ -76,8 +77,8 @@ class Checkpoint {
   // MiB.
   absl::Status Save(const TrainingState& state, std::span<const Tensor> tensors);
 
-  // Collective. Fills the tensors of every rank from the newest checkpoint with a right checksum,
-  // and returns its state. Returns nothing if there is no checkpoint. The names of files that it
+  // Fills the tensors of every rank from the newest checkpoint with a right checksum, and returns
+  // its state. Collective. Returns nothing if there is no checkpoint. The names of files that it
   // passed over are in refused(). Errors are the same on all ranks:
   // - DataLoss if there are checkpoints and all are damaged. All tensors are unchanged.
   // - FailedPrecondition if the newest good one holds other names, sizes or types than `tensors`,

@@ -166,19 +166,20 @@ class Communicator {
   // If a rank has no memory, the group ends, so that no other rank waits for it.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
 
-  // For gradients that travel in 16 bits. `type` is float16 or bfloat16. Not collective. Only
-  // `nccl` has them. The others return Unimplemented, because host memory needs no device. The
-  // communicator must outlive them.
+  // Makes casts for gradients that travel in 16 bits. `type` is float16 or bfloat16. Not
+  // collective. Only `nccl` has them. The others return Unimplemented, because host memory needs no
+  // device. The communicator must outlive them.
   virtual absl::StatusOr<std::unique_ptr<HalfCasts>> MakeHalfCasts(DType type);
 
-  // For ReplicaCheck. Not collective. Only `nccl` has it. The others return Unimplemented, because
-  // there the host hashes. The communicator must outlive it.
+  // Makes a hash for ReplicaCheck. Not collective. Only `nccl` has it. The others return
+  // Unimplemented, because there the host hashes. The communicator must outlive it.
   virtual absl::StatusOr<std::unique_ptr<TensorHash>> MakeTensorHash();
 
   // For ClipGradNorm() and its like. Null if the host computes.
   virtual internal::GradientArithmetic* gradient_arithmetic() { return nullptr; }
 
-  // In place. `stream` is the one that produced `data` (null on the CPU).
+  // Reduces the `data` of all ranks, in place. `stream` is the one that produced `data` (null on
+  // the CPU).
   virtual std::unique_ptr<Work> AllReduce(void* data, size_t count, DType dtype, ReduceOp op,
                                           Stream stream = nullptr) = 0;
   // The same for several pieces of one type, in place, as one operation, like torch.distributed's
@@ -187,35 +188,36 @@ class Communicator {
   // the same counts in the same order.
   virtual std::unique_ptr<Work> AllReduceCoalesced(std::vector<Piece> pieces, DType dtype,
                                                    ReduceOp op, Stream stream = nullptr) = 0;
-  // The `data` of `root` replaces that of all ranks.
+  // Copies the `data` of `root` to all ranks.
   virtual std::unique_ptr<Work> Broadcast(void* data, size_t count, DType dtype, int root,
                                           Stream stream = nullptr) = 0;
-  // `output` holds world_size * count elements, rank r's at r * count. In place if `input` is this
-  // rank's part of it: output + rank * count.
+  // Gives all ranks the `input` of all ranks. `output` holds world_size * count elements, rank r's
+  // at r * count. In place if `input` is this rank's part of it: output + rank * count.
   virtual std::unique_ptr<Work> AllGather(const void* input, void* output, size_t count,
                                           DType dtype, Stream stream = nullptr) = 0;
-  // `input` holds world_size * count elements. `output` gets the reduced slice of this rank. In
-  // place if it is this rank's part of the input: input + rank * count. The rest of the input stays
-  // as it is.
+  // Gives each rank its slice of the reduced `input` in `output`. `input` holds world_size * count
+  // elements. In place if it is this rank's part of the input: input + rank * count. The rest of
+  // the input stays as it is.
   virtual std::unique_ptr<Work> ReduceScatter(const void* input, void* output, size_t count,
                                               DType dtype, ReduceOp op,
                                               Stream stream = nullptr) = 0;
-  // The `output` of `root` gets what an all-reduce would give. The other ranks' output is not used,
+  // Gives `root` what an all-reduce would, in its `output`. The other ranks' output is not used,
   // and may be null. In place if it is the input.
   virtual std::unique_ptr<Work> Reduce(const void* input, void* output, size_t count, DType dtype,
                                        ReduceOp op, int root, Stream stream = nullptr) = 0;
-  // The `output` of `root` gets world_size * count elements, rank r's at r * count. The other
-  // ranks' output is not used, and may be null. In place on the root if `input` is its part of the
-  // output.
+  // Gives `root` the `input` of all ranks. Its `output` gets world_size * count elements, rank r's
+  // at r * count. The other ranks' output is not used, and may be null. In place on the root if
+  // `input` is its part of the output.
   virtual std::unique_ptr<Work> Gather(const void* input, void* output, size_t count, DType dtype,
                                        int root, Stream stream = nullptr) = 0;
-  // The `input` of `root` holds world_size * count elements. Rank r gets those at r * count. The
-  // other ranks' input is not used, and may be null. In place on the root if `output` is its part
-  // of the input.
+  // Gives each rank its part of the `input` of `root`. That holds world_size * count elements, rank
+  // r's at r * count. The other ranks' input is not used, and may be null. In place on the root if
+  // `output` is its part of the input.
   virtual std::unique_ptr<Work> Scatter(const void* input, void* output, size_t count, DType dtype,
                                         int root, Stream stream = nullptr) = 0;
-  // Both hold world_size * count elements. Those at r * count go to rank r, and come from rank r.
-  // Not in place. Like torch.distributed's all_to_all_single with equal parts.
+  // Exchanges equal parts between all ranks. Both hold world_size * count elements. Those at r *
+  // count go to rank r, and come from rank r. Not in place. Like torch.distributed's
+  // all_to_all_single with equal parts.
   virtual std::unique_ptr<Work> AllToAll(const void* input, void* output, size_t count, DType dtype,
                                          Stream stream = nullptr) = 0;
   // Sends `count` elements to rank `destination` while the same number comes from rank `source`. A
@@ -248,9 +250,9 @@ class Communicator {
     return nullptr;
   }
 
-  // For a program that seems to hang. It writes the last operations of this rank as JSON into a new
-  // file and returns its path. The file has their times and states, host, process and time of day.
-  // `nccl` also writes it when an operation times out. The directory is
+  // Writes the last operations of this rank as JSON into a new file and returns its path. It is for
+  // a program that seems to hang. The file has their times and states, host, process and time of
+  // day. `nccl` also writes it when an operation times out. The directory is
   // $DDPRUN_FLIGHT_RECORDER_DIR, else $TMPDIR, else "/tmp". Any thread.
   virtual absl::StatusOr<std::string> DumpOperations() = 0;
 

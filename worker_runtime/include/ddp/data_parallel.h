@@ -91,9 +91,9 @@ class DataParallel {
   // parameter that comes after Finalize(), Replicate() is FailedPrecondition.
   int AddParameter(const std::string& name, void* data, size_t count, DType dtype);
 
-  // Call it once, after the last AddParameter. It allocates the replicas' parameters and all
-  // gradients, zeroed, and starts a thread for each device. If this process may use at least as
-  // many CPUs as there are replicas, each thread is bound to a share of them. Errors:
+  // Allocates the replicas' parameters and all gradients, zeroed, and starts a thread for each
+  // device. Call it once, after the last AddParameter. If this process may use at least as many
+  // CPUs as there are replicas, each thread is bound to a share of them. Errors:
   // - InvalidArgument names the parameter.
   // - ResourceExhausted: there is not enough memory, or no more threads.
   // - NotFound: there is no CUDA driver.
@@ -130,9 +130,9 @@ class DataParallel {
   // unknown replica.
   Stream DeviceStream(int replica) const;
 
-  // The gradient of `id` is complete on `replica`. InvalidArgument for an unknown id or replica.
-  // FailedPrecondition for a gradient that is marked twice in a pass or by a replica that takes no
-  // part.
+  // Announces that the gradient of `id` is complete on `replica`. InvalidArgument for an unknown id
+  // or replica. FailedPrecondition for a gradient that is marked twice in a pass or by a replica
+  // that takes no part.
   absl::Status GradientReady(int id, int replica);
 
   // Copies the replicas' outputs to `output` on device 0, in the order of the batch, `row_bytes`

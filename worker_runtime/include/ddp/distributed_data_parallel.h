@@ -146,17 +146,18 @@ class DistributedDataParallel {
   // before Finalize(). Its name must differ from those of parameters.
   void AddBuffer(const std::string& name, void* data, size_t count, DType dtype);
 
-  // Collective, once, after the last AddParameter. It checks that all ranks registered the same
-  // names, counts and types in the same order and chose the same options. It replaces all ranks'
-  // parameters and buffers by rank 0's, after what is on the options' stream. It allocates the
-  // gradients, zeroed. When it returns, all of this is done, for any stream. Errors:
+  // Makes the replicas equal and allocates the gradients. Collective, once, after the last
+  // AddParameter. It checks that all ranks registered the same names, counts and types in the same
+  // order and chose the same options. It replaces all ranks' parameters and buffers by rank 0's,
+  // after what is on the options' stream. It allocates the gradients, zeroed. When it returns, all
+  // of this is done, for any stream. Errors:
   // - InvalidArgument names the parameter and the rank.
   // - The driver's error, the same on all ranks, if a GPU cannot cast what is to be compressed.
   // - The communicator's errors.
   absl::Status Finalize();
 
-  // From the next pass on `hook` reduces the buckets (PyTorch's register_comm_hook). Call it once,
-  // between passes, the same on all ranks. Errors:
+  // Makes `hook` reduce the buckets from the next pass on (PyTorch's register_comm_hook). Call it
+  // once, between passes, the same on all ranks. Errors:
   // - FailedPrecondition before Finalize(), in a pass, and for a second hook.
   // - FailedPrecondition with rebuild_buckets, gradients of the program's own, and `compression`,
   //   which is a hook already.
@@ -170,10 +171,10 @@ class DistributedDataParallel {
   // that AddParameter did not return.
   void* GradientPtr(int id) const;
 
-  // The gradient of `id` is complete for this pass and must not be changed until Finish(). `stream`
-  // is the one that computed it, the same for all of a pass. The default is the options' stream,
-  // and the CPU ignores it. This and the other calls of a pass may come from any thread, one after
-  // the other. If two come at the same time, the later one is FailedPrecondition.
+  // Announces that the gradient of `id` is complete for this pass. It must not be changed until
+  // Finish(). `stream` is the one that computed it, the same for all of a pass. The default is the
+  // options' stream, and the CPU ignores it. This and the other calls of a pass may come from any
+  // thread, one after the other. If two come at the same time, the later one is FailedPrecondition.
   // FailedPrecondition also, with the parameter's name, for a gradient marked ready twice, or if
   // Finish() was forgotten.
   //
@@ -198,8 +199,8 @@ class DistributedDataParallel {
   //   was refused for its parameter or its stream. The pass has ended then, and the next may begin.
   absl::Status Finish(std::optional<Stream> stream = std::nullopt);
 
-  // Collective, before each forward pass of training, if there are buffers. It replaces all ranks'
-  // buffers by rank 0's, after what is on `stream` and before what comes later on it. As in
+  // Replaces all ranks' buffers by rank 0's. Collective, before each forward pass of training, if
+  // there are buffers. It works after what is on `stream` and before what comes later on it. As in
   // PyTorch, it does nothing if the forward pass before this one was under NoSync. So buffers
   // become equal once per optimizer step and not at each of its passes. Errors: FailedPrecondition
   // between GradientReady() and Finish(), and the communicator's.
@@ -242,10 +243,10 @@ class DistributedDataParallel {
     JoinGuard& operator=(JoinGuard&&) = delete;
     // Without a Wait() it aborts the communicator, since the other ranks would wait in vain.
     ~JoinGuard();
-    // This rank has no batch left. Its gradients are set to 0. Afterwards they are the others'
-    // averages, if there are any. On a GPU all this, and the last rank's model, is in the order of
-    // the Join's stream. Call it once. An error is final for the group: the communicator's, or
-    // FailedPrecondition in the middle of a pass.
+    // Takes part in the others' passes, because this rank has no batch left. Its gradients are set
+    // to 0. Afterwards they are the others' averages, if there are any. On a GPU all this, and the
+    // last rank's model, is in the order of the Join's stream. Call it once. An error is final for
+    // the group: the communicator's, or FailedPrecondition in the middle of a pass.
     absl::Status Wait();
 
    private:
@@ -253,10 +254,10 @@ class DistributedDataParallel {
     explicit JoinGuard(DistributedDataParallel* owner) : owner_(owner) {}
     DistributedDataParallel* owner_;  // null after Wait() or a move
   };
-  // All ranks call it with the same choice, between passes. This object must outlive the guard. On
-  // CUDA Wait() works on `stream`, by default the options'. Name the optimizer's stream, which has
-  // written the parameters and read the gradients. If a ZeroGrad() was on another stream, without a
-  // pass after it, the program must make this stream wait for it. Errors:
+  // Begins a Join. All ranks call it with the same choice, between passes. This object must outlive
+  // the guard. On CUDA Wait() works on `stream`, by default the options'. Name the optimizer's
+  // stream, which has written the parameters and read the gradients. If a ZeroGrad() was on another
+  // stream, without a pass after it, the program must make this stream wait for it. Errors:
   // - FailedPrecondition before Finalize(), in a pass and in another Join.
   // - Unimplemented with static_graph and with shard_gradients.
   // - InvalidArgument for integers that would have to be scaled.
@@ -306,7 +307,8 @@ class DistributedDataParallel {
   // device has reported by now, usually the one before. Replays of a StepGraph are such passes,
   // too. If a host is more than 8 passes ahead, the times of some are lost.
   ReductionTimes last_reduction() const;
-  // The same pass, bucket by bucket, in the order of the reductions. Empty before the first.
+  // Times of the same pass, bucket by bucket, in the order of the reductions. Empty before the
+  // first.
   std::vector<BucketTimes> last_buckets() const;
   // The number of buckets, 0 before Finalize().
   int bucket_count() const;

@@ -18,9 +18,9 @@ namespace ddp {
 // visible to other code in the process. Any thread.
 class DynamicLibrary {
  public:
-  // `name` is as for dlopen: a file if it has a slash, otherwise the loader searches for it.
-  // NotFound, with the loader's text, if there is no such file. NotFound also if the file is no
-  // library, is for another processor, or needs a library that is missing.
+  // Opens a library. `name` is as for dlopen: a file if it has a slash, otherwise the loader
+  // searches for it. NotFound, with the loader's text, if there is no such file. NotFound also if
+  // the file is no library, is for another processor, or needs a library that is missing.
   static absl::StatusOr<DynamicLibrary> Open(const std::string& name);
 
   // Returns the library of this name if the process has loaded it before. The name is a path, or
@@ -63,7 +63,7 @@ LibraryPlaces CublasPlaces();
 // begins with its path.
 using ReadLibrary = std::function<absl::Status(const DynamicLibrary&)>;
 
-// Ok as soon as `read` accepted a library. The order is:
+// Searches for a library that `read` accepts. Ok at the first one. The order is:
 // - the file in the variable;
 // - what the process has loaded;
 // - the system's library;

@@ -62,8 +62,8 @@ struct LaunchShape {
   unsigned threads_y = 1;
 };
 
-// For a kernel that strides over `count` elements by its grid: enough blocks to fill any GPU, at
-// least one.
+// Returns the shape for a kernel that strides over `count` elements by its grid: enough blocks to
+// fill any GPU, at least one.
 LaunchShape ShapeFor(int64_t count);
 
 // A function of a module that stays loaded. Its signature is the kernel's own, so a launch passes
@@ -106,12 +106,12 @@ class Gpu {
   // Uses a table of the driver's functions, which it borrows. With Use() it is not needed.
   explicit Gpu(const internal::CudaApi& cuda) : cuda_(&cuda) {}
 
-  // Allocates 1 byte for 0. The contents are undefined.
+  // Allocates memory, 1 byte for 0. The contents are undefined.
   absl::StatusOr<DeviceMemory> Allocate(absl::string_view what, size_t bytes) const;
   absl::StatusOr<PinnedMemory> AllocatePinned(absl::string_view what, size_t bytes) const;
-  // The stream and the default stream do not wait for each other.
+  // Makes a stream. It and the default stream do not wait for each other.
   absl::StatusOr<OwnedStream> MakeStream(absl::string_view what) const;
-  // The event has no time.
+  // Makes an event without a time.
   absl::StatusOr<OwnedEvent> MakeEvent(absl::string_view what) const;
 
   // Compiles PTX text, ended by NUL, for this GPU and loads it. `name` is for errors.

@@ -58,7 +58,8 @@ struct ProcessGroupOptions {
 // launcher then does not take this process's end for the first failure.
 class ProcessGroup {
  public:
-  // Collective: all ranks make the same number of groups, one after the other has ended. Errors:
+  // Forms the group of this process's job. Collective: all ranks make the same number of groups,
+  // one after the other has ended. Errors:
   // - InvalidArgument names the variable and its value.
   // - DeadlineExceeded names the ranks that did not come.
   // - FailedPrecondition: the backend that was asked for cannot work here.
@@ -114,11 +115,12 @@ class ProcessGroup {
   // Examples are "shm: all ranks share a host" and "cuda, nccl 2.28.9: each of 4 ranks has a GPU of
   // its own".
   virtual const std::string& description() const = 0;
-  // For memory of communicator().device_type(). Its host() is for host memory.
+  // The communicator for memory of the group's device. Its host() is for host memory.
   virtual Communicator& communicator() = 0;
   // The ordinal of this rank's GPU in CUDA's count, -1 on the CPU.
   virtual int gpu() const = 0;
-  // Null for a group of one without a launcher. Keys are under this round's own prefix.
+  // The job's store. Null for a group of one without a launcher. Keys are under this round's own
+  // prefix.
   virtual Store* store() = 0;
   // Returns whether the launcher has asked the job to save and end after its step (ddprun's
   // --preempt_signal). Collective: every rank asks at the same steps. All get the same answer: true

@@ -46,12 +46,12 @@ struct RankSteps {
 // rank, the time that its steps waited for a core does not count. It does count for the median.
 inline constexpr double kSlowRankMargin = 0.10;
 
-// In ascending order. Empty in a group of one, or if all ranks are alike.
+// The slow ranks, in ascending order. Empty in a group of one, or if all ranks are alike.
 std::vector<int> SlowRanks(std::span<const RankSteps> ranks);
 
-// "rank 1 is slow: it takes 31.00 ms a step by itself, the others 12.00 ms; they wait for it". If
-// another program has taken the rank's core for that long, ", up to 9.00 ms of it waiting for a CPU
-// core" follows. Empty if no rank is slow.
+// Names the slow ranks: "rank 1 is slow: it takes 31.00 ms a step by itself, the others 12.00 ms;
+// they wait for it". If another program has taken the rank's core for that long, ", up to 9.00 ms
+// of it waiting for a CPU core" follows. Empty if no rank is slow.
 std::string SlowRankText(std::span<const RankSteps> ranks);
 
 // One sentence of advice, or an empty text. It is about the slow ranks, if there are any. Otherwise
@@ -81,8 +81,8 @@ class RankBalance {
     since_.reset();
   }
 
-  // Collective: one small all-gather in host memory, so not for every step. Returns every rank's
-  // steps, by rank, from its metrics and what lay between Begin() and End(). Errors are the
+  // Returns every rank's steps, by rank, from its metrics and what lay between Begin() and End().
+  // Collective: one small all-gather in host memory, so not for every step. Errors are the
   // communicator's.
   absl::StatusOr<std::vector<RankSteps>> Gather(const StepMetrics& metrics);
 

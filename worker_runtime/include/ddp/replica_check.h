@@ -40,9 +40,9 @@ class ReplicaCheck {
 
   // Counts a step, which all ranks have made. Returns true if Compare() is due, on all of them.
   bool CountStep();
-  // Collective. `parameters` are in host memory, unless the options say otherwise. All ranks give
-  // the same number in the same order. On a device the comparison comes after what is on `stream`.
-  // NaNs are equal if their bits are. Errors:
+  // Compares the parameters of all ranks. Collective. `parameters` are in host memory, unless the
+  // options say otherwise. All ranks give the same number in the same order. On a device the
+  // comparison comes after what is on `stream`. NaNs are equal if their bits are. Errors:
   // - DataLoss, the same on all ranks. It names the step, the parameters that differ and the ranks
   //   that differ from a majority. Without a majority it names all groups of ranks. It says what to
   //   look for and from where to resume.

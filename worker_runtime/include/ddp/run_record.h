@@ -59,9 +59,9 @@ struct RunRecord {
   void End(const absl::Status& status, bool was_asked_to_stop);
 };
 
-// Makes all but `data` and the program's own versions. Not collective: rank 0 should call it, and
-// each rank may. `arguments` are those of main. The record takes the environment variables that
-// begin with NCCL_, OMP_, CUDA_ and DDPRUN_, and no others.
+// Makes a record with all but `data` and the program's own versions. Not collective: rank 0 should
+// call it, and each rank may. `arguments` are those of main. The record takes the environment
+// variables that begin with NCCL_, OMP_, CUDA_ and DDPRUN_, and no others.
 //
 // Secrets are left out: the record has "set" instead of the value. That applies to names of a
 // variable or an argument (--name=value, --name value, NAME=value) that contain TOKEN, KEY, SECRET,
@@ -88,9 +88,9 @@ class RunRecordFile {
   // a rank that was cut off from its job does not overwrite the record of the job's next round.
   // Other errors name the file, the call and errno.
   absl::Status Write(const RunRecord& record);
-  // For the other ranks, which may share the directory: WriteEnd() then ends the record that rank 0
-  // begins. `text` is ToJson() of that record. Rank 0 sends it to them before it begins the file.
-  // From then on another rank can end it.
+  // Takes over the record that rank 0 begins, for other ranks, which may share the directory.
+  // WriteEnd() then ends that record. `text` is ToJson() of that record. Rank 0 sends it to them
+  // before it begins the file. From then on another rank can end it.
   void Adopt(std::string text) { begun_ = std::move(text); }
   // Writes how the run has ended into the record that was begun here or adopted. Any rank may,
   // since the rank that began it may have been killed. It does nothing if the file is another run's

@@ -41,8 +41,9 @@ class StepGraph {
   // use, and neither can be captured.
   static constexpr int kUncapturedSteps = 3;
 
-  // `stream` must outlive the graph. Errors: Unimplemented for a communicator of host memory, which
-  // has no graphs. InvalidArgument for the legacy default stream (null), which cannot be captured.
+  // Makes a graph for `stream`, which must outlive it. Errors: Unimplemented for a communicator of
+  // host memory, which has no graphs. InvalidArgument for the legacy default stream (null), which
+  // cannot be captured.
   static absl::StatusOr<std::unique_ptr<StepGraph>> Create(Communicator& communicator,
                                                            Stream stream);
   ~StepGraph();
@@ -52,10 +53,10 @@ class StepGraph {
   // Runs `step`, uncaptured, and returns its result.
   absl::Status Run(const Step& step);
 
-  // Collective: all ranks capture, or none does. In the second case all get an error with the same
-  // reason and the rank that had it. It calls `step` once while the stream captures: the host's
-  // part of the step runs, the device's does not. The step must not wait for the device:
-  // Work::Wait() of an operation in it is an error. Errors:
+  // Captures `step`. Collective: all ranks capture, or none does. In the second case all get an
+  // error with the same reason and the rank that had it. It calls `step` once while the stream
+  // captures: the host's part of the step runs, the device's does not. The step must not wait for
+  // the device: Work::Wait() of an operation in it is an error. Errors:
   // - FailedPrecondition before kUncapturedSteps successful runs, or after a capture that
   //   succeeded.
   // - FailedPrecondition if a step did what cannot be captured, or if the ranks captured different
@@ -68,7 +69,7 @@ class StepGraph {
   // ends the group and names that rank.
   absl::Status Capture(const Step& step);
 
-  // Collective: launches the captured step on the stream. The host does not wait for it, but waits
+  // Launches the captured step on the stream. Collective. The host does not wait for it, but waits
   // for an earlier replay if four are under way. To the group it is one operation that stands for
   // all operations in it. It has the timeout, and ends like any other if a rank does not come or
   // the device hangs in it. If the group fails, its abort waits for the replays that were launched.

@@ -41,8 +41,8 @@ namespace ddp::torch {
 template <typename Module>
 class DistributedDataParallel {
  public:
-  // Collective. Options are those of ddp::DistributedDataParallel. But shard_gradients is refused,
-  // and `stream` is CUDA's current one. It throws:
+  // Wraps a module. Collective. Options are those of ddp::DistributedDataParallel. But
+  // shard_gradients is refused, and `stream` is CUDA's current one. It throws:
   // - if the module has no parameter that requires a gradient;
   // - if parameters or buffers overlap, are not dense or are on another device than the group's;
   // - if a parameter has a type that cannot be averaged;
@@ -51,8 +51,8 @@ class DistributedDataParallel {
                           const DistributedDataParallelOptions& options = {})
       : module_(std::move(module)), gradients_(*module_, group, options) {}
 
-  // Collective if there are buffers: all ranks get rank 0's before it, also in evaluation, as in
-  // Python. On one rank alone evaluate module() instead.
+  // Calls the module's forward(). Collective if there are buffers: all ranks get rank 0's before
+  // it, also in evaluation, as in Python. On one rank alone evaluate module() instead.
   template <typename... Args>
   auto forward(Args&&... args) {
     gradients_.PrepareForward();

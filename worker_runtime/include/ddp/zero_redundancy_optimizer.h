@@ -63,7 +63,8 @@ class ZeroRedundancyOptimizer {
  public:
   using Update = std::function<absl::Status(const ParameterShard&)>;
 
-  // FailedPrecondition before ddp.Finalize() and without `shard_gradients`.
+  // Makes the optimizer of a model. FailedPrecondition before ddp.Finalize() and without
+  // `shard_gradients`.
   static absl::StatusOr<ZeroRedundancyOptimizer> Create(DistributedDataParallel& ddp);
 
   // What this rank updates, in the order of Step(). The ranks' shards are disjoint, and together
@@ -73,11 +74,12 @@ class ZeroRedundancyOptimizer {
   // bucket. The bucket is rounded up to N * 64 bytes, and every tensor in it to 64 bytes.
   size_t state_count() const { return state_count_; }
 
-  // Collective, once after each Finish(). It calls `update` for each of the shards. While later
-  // shards are updated, it replaces all other elements of the parameters by those that their ranks
-  // have computed. On the CPU all ranks have the same parameters when it returns. On CUDA they have
-  // them for what comes later on `stream`, by default that of Finish(), and `update` enqueues
-  // there. Gradients are undefined afterwards: ZeroGrad() comes next.
+  // Calls `update` for each of the shards, and gives all ranks the parameters. Collective, once
+  // after each Finish(). While later shards are updated, it replaces all other elements of the
+  // parameters by those that their ranks have computed. On the CPU all ranks have the same
+  // parameters when it returns. On CUDA they have them for what comes later on `stream`, by default
+  // that of Finish(), and `update` enqueues there. Gradients are undefined afterwards: ZeroGrad()
+  // comes next.
   //
   // A parameter that no rank has used is updated with a gradient of zeros, so its momentum moves
   // it. PyTorch's optimizers skip it. To skip a step, make no call on any rank. Errors:
@@ -87,15 +89,16 @@ class ZeroRedundancyOptimizer {
   // - The communicator's errors.
   absl::Status Step(const Update& update, std::optional<Stream> stream = std::nullopt);
 
-  // Collective, for a checkpoint (PyTorch's consolidate_state_dict). It joins one array of state,
-  // in host memory and of type `dtype`, on rank `root`. There `full` has a tensor for each
+  // Joins one array of state, in host memory and of type `dtype`, on rank `root`, for a checkpoint.
+  // Collective (PyTorch's consolidate_state_dict). On `root`, `full` has a tensor for each
   // parameter, by id, with its count and `dtype`. The other ranks' `full` is not used. It needs
   // memory for one bucket in addition. Errors are InvalidArgument, the same on all ranks, if the
   // tensors do not fit or `state` is null on one, and the communicator's.
   absl::Status GatherState(const void* state, DType dtype, std::span<const Tensor> full,
                            int root = 0);
-  // The reverse, for any number of ranks, after Checkpoint::LoadLatest() has filled `full` on all
-  // of them. It copies this rank's part to `state`. Not collective. InvalidArgument as above.
+  // Copies this rank's part of `full` to `state`, the reverse of GatherState(). It works for any
+  // number of ranks, after Checkpoint::LoadLatest() has filled `full` on all of them. Not
+  // collective. InvalidArgument as above.
   absl::Status TakeState(std::span<const Tensor> full, void* state) const;
 
  private:
