@@ -50,8 +50,8 @@ inline constexpr double kSlowRankMargin = 0.10;
 std::vector<int> SlowRanks(std::span<const RankSteps> ranks);
 
 // Names the slow ranks: "rank 1 is slow: it takes 31.00 ms a step by itself, the others 12.00 ms;
-// they wait for it". If another program has taken the rank's core for that long, ", up to 9.00 ms
-// of it waiting for a CPU core" follows. Empty if no rank is slow.
+// they wait for it". If another program has taken the rank's core for that long, the text also has
+// ", up to 9.00 ms of it waiting for a CPU core". Empty if no rank is slow.
 std::string SlowRankText(std::span<const RankSteps> ranks);
 
 // One sentence of advice, or an empty text. It is about the slow ranks, if there are any. Otherwise
