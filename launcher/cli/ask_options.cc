@@ -78,7 +78,8 @@ AskOptions AskOf(std::string_view name, const std::string& job, OptionReader& re
   read.Into("ranks", options.ranks, ParseRanks);
   read.Into("dir", options.directory, ParsePath);
   if (options.what == What::kLogs && !options.rank && read.status().ok()) {
-    read.Fail(absl::InvalidArgumentError("--rank=N is needed: whose output?"));
+    read.Fail(absl::InvalidArgumentError(
+        "which rank's output? Expected --rank=N, as in ddprun logs --rank=0"));
   }
   return options;
 }

@@ -99,10 +99,12 @@ absl::Status RefuseOf(const CommandRow& command, const std::string& word) {
       return InvalidArgumentError(absl::StrCat("unknown option ", Quoted(name), meant));
     }
   }
+  if (command.subject != nullptr && word != command.subject)
+    known.insert(known.begin(), command.subject);
   return InvalidArgumentError(
       absl::StrCat(word.starts_with('-') ? "unknown option " : "unexpected argument ", Quoted(word),
-                   "; expected ", absl::StrJoin(known, ", "), " (a program of the name ",
-                   command.name, " is ./", command.name, ")"));
+                   "; expected ", absl::StrJoin(known, ", "), " (if you mean the program ",
+                   command.name, ": ./", command.name, ")"));
 }
 
 // Those of `rows` that `name` is or, as argparse has it, begins. What is short enough for torchrun
@@ -328,7 +330,10 @@ class Reading {
           " is torch.distributed.launch's; leave it out: workers always find LOCAL_RANK in the "
           "environment (a script that wants an argument takes '--local-rank=${local_rank}')"));
     }
-    const std::string meant = DidYouMean(name, NamesOf(rows_), "--");
+    std::string meant = DidYouMean(name, NamesOf(rows_), "--");
+    for (const ForeignWord& foreign : ForeignOptions()) {
+      if (wanted == foreign.word) meant = absl::StrCat("; use ", foreign.instead);
+    }
     return InvalidArgumentError(absl::StrCat(
         "unknown option ", quoted, meant.empty() ? "; ddprun --help lists the options" : meant,
         " (an option of the program goes after the program)"));
@@ -381,9 +386,10 @@ absl::StatusOr<CommandLine> ReadCommandLine(std::span<const std::string> args) {
   try {
     absl::StatusOr<CommandLine> line = Reading(command, words).Read();
     if (lacks_subject && (!line.ok() || line->print.empty())) {
-      return InvalidArgumentError(absl::StrCat(
-          command->name, ": expected ddprun ", command->name, " ", command->subject,
-          " [options], the subject first; ddprun ", command->name, " --help tells more"));
+      const std::string given =
+          words.empty() || words[0].starts_with('-') ? "" : absl::StrCat(" ", Quoted(words[0]));
+      return InvalidArgumentError(absl::StrCat(command->name, given, ": expected ddprun ",
+                                               command->name, " ", command->subject));
     }
     if (line.ok()) line->subject = subject;
     if (line.ok() || command == nullptr) return line;

@@ -70,8 +70,7 @@ void ReadPythonOnly(OptionReader& read, LaunchConfig& config) {
   });
   if (const GivenValue* value = read.Find("logs_specs")) {
     read.Refuse(*value,
-                "plug-ins written in Python are out of reach here; expected --log-dir, "
-                "--redirects and --tee in its place");
+                "ddprun runs no plug-ins written in Python; use --log-dir, --redirects and --tee");
   }
 }
 

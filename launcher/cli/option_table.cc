@@ -377,6 +377,18 @@ constexpr ForeignWord kForeignWords[] = {
     {"launch", "ddprun [options] PROGRAM"},
     {"jobs", "ddprun list"},
 };
+// Of accelerate, deepspeed, lightning and torch.multiprocessing.
+constexpr ForeignWord kForeignOptions[] = {
+    {"nprocs", "--nproc-per-node"},
+    {"num_processes", "--nproc-per-node"},
+    {"num_gpus", "--nproc-per-node=gpu"},
+    {"gpus", "--nproc-per-node=gpu"},
+    {"num_nodes", "--nnodes"},
+    {"num_machines", "--nnodes"},
+    {"machine_rank", "--node-rank"},
+    {"main_process_ip", "--master-addr"},
+    {"main_process_port", "--master-port"},
+};
 
 }  // namespace
 
@@ -407,6 +419,8 @@ const OptionRow* FindOptionOfVariable(std::string_view variable) {
 std::span<const CommandRow> CommandTable() { return kCommands; }
 
 std::span<const ForeignWord> ForeignWords() { return kForeignWords; }
+
+std::span<const ForeignWord> ForeignOptions() { return kForeignOptions; }
 
 std::span<const Deprecation> Deprecations() { return kDeprecations; }
 

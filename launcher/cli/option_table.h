@@ -49,7 +49,7 @@ struct CommandRow {
   const char* argument = nullptr;
 };
 
-// A first word that is no command here, but one of a program that users come from.
+// A first word or an option of a program that users come from, which ddprun does not have.
 struct ForeignWord {
   const char* word;
   const char* instead;
@@ -59,6 +59,7 @@ struct ForeignWord {
 std::span<const OptionRow> OptionTable();
 std::span<const CommandRow> CommandTable();
 std::span<const ForeignWord> ForeignWords();
+std::span<const ForeignWord> ForeignOptions();
 std::span<const Deprecation> Deprecations();
 // nullptr when `name` is no command.
 const CommandRow* FindCommand(std::string_view name);

@@ -147,7 +147,9 @@ absl::StatusOr<std::string> ReadTokenFile(const std::string& name, const std::st
                               ": there is no file of that name; it names a file, as a token on the "
                               "command line could be read by everybody on this machine"));
     }
-    return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", std::strerror(errno)));
+    const char* const way_out =
+        errno == ENOENT ? "; ddprun token new prints one, and all nodes need the same" : "";
+    return Bad(absl::StrCat(source, " ", EscapeControl(name), ": ", std::strerror(errno), way_out));
   }
   absl::Status status = CheckOwner(fd.get());
   absl::StatusOr<std::string> text = status.ok() ? ReadAll(fd.get(), IsPipe(fd.get())) : status;

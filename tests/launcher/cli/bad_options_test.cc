@@ -47,6 +47,8 @@ std::vector<BadRow> BadShapeRows() {
       {{"--event-log-handler=mine", "p"},
        "'mine'",
        "expected null, console, dynamic_rendezvous (a handler registered in Python is out of"},
+      {{"--nprocs=4", "p"}, "'--nprocs'", "; use --nproc-per-node "},
+      {{"--num-machines", "2", "p"}, "'--num-machines'", "; use --nnodes "},
       {{"-x", "p"}, "'-x'", "unknown option"},
       {{"-5", "p"}, "'-5'", "unknown option"},
       {{"-hx", "p"}, "'-hx'", "unknown option"},

@@ -168,10 +168,10 @@ TEST_CASE("bench options: what is wrong is quoted with what is right") {
   const std::string ranks = "expected numbers of ranks from 1 to 64 separated by commas, as in";
   const std::string seconds = "expected seconds from 0.1 to 60";
   const std::vector<std::pair<Words, std::string>> rows = {
-      {{"ddp"}, "unexpected argument 'ddp'; expected --world-sizes N,..."},
+      {{"ddp"}, "unexpected argument 'ddp'; expected dp-ddp, --world-sizes N,..."},
       {{"--world-sizes=2", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world-sizes N,..."},
       {{"dp-ddp", "dp-ddp"}, "unexpected argument 'dp-ddp'; expected --world-sizes N,..."},
-      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected --world-sizes N,..."},
+      {{"dp-ddp", "--bogus"}, "unknown option '--bogus'; expected dp-ddp, --world-sizes N,..."},
       {{"dp-ddp", "--device=gpu"}, "--device 'gpu': expected cpu or cuda"},
       {{"dp-ddp", "--world-sizes=0"}, "--world-sizes '0': " + ranks},
       {{"dp-ddp", "--world-sizes=x"}, "--world-sizes 'x': " + ranks},
@@ -260,8 +260,10 @@ TEST_CASE("commands: the only choice may be left out") {
   CHECK(std::holds_alternative<NewTokenOptions>(*Parse({"token"})));
   CHECK(std::get<BenchOptions>(*Parse({"bench", "--world-sizes=1,2"})).ranks ==
         std::vector<int>{1, 2});
-  CHECK(Refused({"token", "old"}) == Contains("unexpected argument 'old'"));
-  CHECK(Refused({"completion"}) == Contains("expected ddprun completion bash|zsh"));
+  CHECK(Refused({"token", "old"}) == Contains("unexpected argument 'old'; expected new, "));
+  CHECK(Refused({"completion"}) == "completion: expected ddprun completion bash|zsh|tcsh|fish");
+  CHECK(Refused({"completion", "csh"}) ==
+        "completion 'csh': expected ddprun completion bash|zsh|tcsh|fish");
 }
 
 TEST_CASE("commands: a port apart from the option that takes it is no program") {

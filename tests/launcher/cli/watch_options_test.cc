@@ -134,7 +134,8 @@ TEST_CASE("ask options: what is wrong is said with what is right") {
   CHECK(ErrorOf({"stop", "--now", "--graceful"}) ==
         "stop: --graceful lets the workers save and --now kills them: give one of them");
   CHECK(ErrorOf({"stop", "--now", "--after-step"}) == Contains("--after-step lets"));
-  CHECK(ErrorOf({"logs"}) == "logs: --rank=N is needed: whose output?");
+  CHECK(ErrorOf({"logs"}) ==
+        "logs: which rank's output? Expected --rank=N, as in ddprun logs --rank=0");
   CHECK(ErrorOf({"logs", "--rank=x"}).find("logs: --rank 'x': ") == 0);
   CHECK(ErrorOf({"logs", "--rank=-1"}).find("logs: --rank '-1': ") == 0);
   CHECK(ErrorOf({"logs", "--rank"}).find("logs: '--rank' needs a value") == 0);
