@@ -34,7 +34,7 @@ std::vector<std::string> OldNameWarnings(const GivenOptions& given) {
   std::vector<std::string> warnings;
   for (const auto& [option, value] : given) {
     const Deprecation* old = value.old_name;
-    if (old == nullptr || value.is_default) continue;
+    if (old == nullptr) continue;
     warnings.push_back(absl::StrCat(value.source, " is an old name: instead of ", old->old_use,
                                     " write ", old->new_use, " (deprecated since ddprun ",
                                     old->since, ")"));
@@ -57,8 +57,21 @@ void AddVariables(const Environment& environment, GivenOptions& given) {
   stand_in("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
 }
 
-// All else wins over the site's file. A token or certificates of the user's leave no use for those
-// of the site.
+// Of a command that starts no job: the variables of our own options, such as --token-file.
+void AddOwnVariables(const Environment& environment, CommandLine& line) {
+  for (const OptionRow& of_command : line.command->options) {
+    const OptionRow* row = FindOption(of_command.name);
+    if (row == nullptr || !row->is_ours || !row->has_variable || row->is_flag()) continue;
+    const std::string variable = VariablesOf(*row).front();
+    if (line.given.contains(row->name)) continue;
+    if (std::optional<std::string> value = environment.Get(variable)) {
+      line.given[row->name] = {.text = *std::move(value), .source = variable};
+    }
+  }
+}
+
+// All else wins over the site's file, also what a scheduler says. A token or certificates of the
+// user's leave no use for those of the site.
 absl::Status AddSiteDefaults(const Environment& environment, GivenOptions& given) {
   const absl::StatusOr<std::map<std::string, GivenValue>> site = ParseSiteFile(environment.site);
   if (!site.ok()) return site.status();
@@ -108,6 +121,7 @@ bool Holds(const auto& names, const std::string& name) {
 std::string OptionMeant(const std::string& name) {
   const std::string words = absl::StrReplaceAll(name, {{"_", ""}});
   for (const OptionRow& row : OptionTable()) {
+    if (row.old != nullptr) continue;
     const std::string option = absl::StrReplaceAll(row.name, {{"_", ""}});
     if (absl::AsciiStrToUpper(option) != words) continue;
     const std::vector<std::string> variables = VariablesOf(row);
@@ -140,7 +154,9 @@ void WarnOfVariables(const Environment& environment, std::vector<std::string>& w
     }
   }
   for (const OptionRow& row : OptionTable()) {
-    if (row.is_ours && row.has_variable) known.push_back(absl::AsciiStrToUpper(row.name));
+    if (row.is_ours && row.has_variable && row.old == nullptr) {
+      known.push_back(absl::AsciiStrToUpper(row.name));
+    }
   }
   for (const std::string& variable : NamesWith(kPrefix, environment)) {
     // What all have in common would make any two names near.
@@ -215,20 +231,24 @@ BenchOptions BenchOf(OptionReader& read) {
   return options;
 }
 
+// Variables and defaults of options that the command does not have.
+void EraseOthers(CommandLine& line) {
+  if (line.command == nullptr) return;
+  std::erase_if(line.given, [&line](const auto& given) {
+    const auto has_name = [&](const OptionRow& row) { return given.first == row.name; };
+    return std::none_of(line.command->options.begin(), line.command->options.end(), has_name);
+  });
+}
+
 // The job of a command line, its program left empty.
 absl::StatusOr<LaunchConfig> JobOf(CommandLine& line, const Environment& environment) {
   AddVariables(environment, line.given);
-  if (absl::Status status = AddSiteDefaults(environment, line.given); !status.ok()) return status;
-  if (line.command != nullptr) {
-    // Variables of options that the command does not have.
-    std::erase_if(line.given, [&line](const auto& given) {
-      const auto has_name = [&](const OptionRow& row) { return given.first == row.name; };
-      return std::none_of(line.command->options.begin(), line.command->options.end(), has_name);
-    });
-  }
+  EraseOthers(line);
   const absl::StatusOr<ClusterAnswer> cluster = AskCluster(environment, line.given);
   if (!cluster.ok()) return cluster.status();
   for (const auto& [option, value] : cluster->options) line.given[option] = value;
+  if (absl::Status status = AddSiteDefaults(environment, line.given); !status.ok()) return status;
+  EraseOthers(line);
   absl::StatusOr<LaunchConfig> config = BuildLaunchConfig(line.given, environment.machine);
   if (!config.ok()) return config.status();
   config->cluster_line = cluster->line;
@@ -277,12 +297,13 @@ absl::StatusOr<ParseResult> HelpOf(const std::string& name) {
                    "; ddprun help lists them"));
 }
 
-absl::StatusOr<ParseResult> CommandOf(const CommandLine& line, const Environment& environment) {
+absl::StatusOr<ParseResult> CommandOf(CommandLine line, const Environment& environment) {
   if (line.command->name == std::string_view("completion")) {
     return PrintText{CompletionText(line.subject)};
   }
   if (line.command->name == std::string_view("version")) return PrintText{VersionText()};
   if (line.command->name == std::string_view("help")) return HelpOf(line.subject);
+  if (line.command->name != std::string_view("check")) AddOwnVariables(environment, line);
   OptionReader read(line.given);
   ParseResult options = DoctorOptions();
   const std::string_view name = line.command->name;
@@ -343,7 +364,7 @@ absl::StatusOr<ParseResult> ParseCommandLine(int argc, const char* const* argv,
   absl::StatusOr<CommandLine> line = ReadCommandLine(words);
   if (!line.ok()) return line.status();
   if (!line->print.empty()) return PrintText{std::move(line->print)};
-  if (line->command != nullptr) return CommandOf(*line, environment);
+  if (line->command != nullptr) return CommandOf(*std::move(line), environment);
   return LaunchOf(*std::move(line), environment);
 }
 

@@ -115,6 +115,7 @@ std::vector<const OptionRow*> FindLongIn(std::span<const OptionRow> rows, std::s
   for (const OptionRow& row : rows) {
     const std::string_view whole = row.name;
     if (whole == wanted) return {&row};
+    if (whole == kOldJson) continue;  // nobody writes it
     if (!wanted.empty() && whole.starts_with(wanted)) found.push_back(&row);
   }
   const auto is_ours = [](const OptionRow* row) { return row->is_ours; };

@@ -306,7 +306,7 @@ absl::Status Validate(const LaunchConfig& config) {
   if (config.rendezvous == RendezvousKind::kStandalone && config.nodes.max > 1) {
     return InvalidArgumentError(
         absl::StrCat(config.SourceOf("standalone"), " with ", config.SourceOf("nnodes"), " '",
-                     nodes, "': expected --nnodes=1, or --rdzv-endpoint in place of --standalone"));
+                     nodes, "': expected --nnodes=1, or --rdzv-endpoint instead of --standalone"));
   }
   if (config.rendezvous == RendezvousKind::kStatic && config.nodes.is_elastic()) {
     const bool is_named = config.sources.contains("rdzv_backend");

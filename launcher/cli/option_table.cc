@@ -41,8 +41,8 @@ constexpr OptionRow kTable[] = {
     {"nnodes", 0, "N|MIN:MAX", kJob, "Number of nodes, or a range (default 1)."},
     {"nproc_per_node", 0, "COUNT|gpu|cpu|auto", kJob,
      "Workers on this node: a number (default 1), gpu (one for each visible GPU), cpu (one for "
+     "each CPU) or auto. With auto it is gpu, or cpu without a GPU. With gpu:1,3,5 there is one on "
      "each "
-     "CPU) or auto. With auto it is gpu, or cpu without a GPU. With gpu:1,3,5 there is one on each "
      "of these."},
     {"workers", 'n', "N", kJob,
      "Workers of all nodes together, as mpirun's -n and -np: divided among --nnodes, or with "
@@ -147,8 +147,7 @@ constexpr OptionRow kTable[] = {
      "do: SIGUSR1,SIGUSR2,... Without it SIGUSR1 and SIGUSR2 are passed on to the workers."},
     {"preempt_signal", 0, "SIGNAL", kFailure,
      "Signal (USR1, ...) that asks this node's workers for a graceful stop: they save and end "
-     "after "
-     "their step, by a flag that they poll. It is not passed on to them.",
+     "after their step, by a flag that they poll. It is not passed on to them.",
      true, true},
     {"requeue_code", 0, "CODE", kFailure,
      "Exit code, 0 to 255, after a graceful stop that a worker of this node has read.", true, true},
@@ -168,8 +167,7 @@ constexpr OptionRow kTable[] = {
      true, true, true},
     {"metrics", 0, "[HOST:]PORT", kWatching,
      "Serve metrics for Prometheus: 9400 on loopback, :9400 on all interfaces (default: a free "
-     "port "
-     "on loopback).",
+     "port on loopback).",
      true, true, true},
     {"event_file", 0, "PATH", kWatching, "Append what happens there, as JSON lines.", true, true},
     {"check", 0, nullptr, kFailure,
@@ -405,7 +403,7 @@ const OptionRow* FindOption(std::string_view name) {
 std::vector<std::string> VariablesOf(const OptionRow& row) {
   const std::string name = absl::AsciiStrToUpper(row.name);
   if (!row.has_variable) return {};
-  if (!row.is_ours) return {"PET_" + name};
+  if (!row.is_ours || row.old != nullptr) return {"PET_" + name};
   return {"DDPRUN_" + name, "PET_" + name};
 }
 

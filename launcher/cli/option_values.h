@@ -62,10 +62,11 @@ bool NamesThisMachine(const std::string& host, const std::vector<std::string>& o
 std::string WhyUnreachable(const std::string& host);
 // etcd's members by comma, each as above; without a port: etcd's own.
 absl::StatusOr<std::vector<Endpoint>> ParseEtcdMembers(const std::string& text);
+// Who listens: a coordinator for agents, or a page and metrics for viewers.
+enum class Listener { kCoordinator, kViewers };
 // Where something of ours listens: HOST:PORT, or :PORT on all interfaces, which is an empty host.
 // For viewers PORT alone is on loopback, and so is an empty text, at a free port. A coordinator's
-// port may be left out, and stands nowhere alone.
-enum class Listener { kCoordinator, kViewers };
+// HOST may come without PORT (29400), and PORT not without HOST or a colon.
 absl::StatusOr<Endpoint> ParseListener(const std::string& text, Listener listener);
 // A run id or a role: printable, at most 200 bytes.
 absl::StatusOr<std::string> ParseName(const std::string& text);

@@ -15,6 +15,7 @@ namespace {
 absl::Status RefuseName(const std::string& place, const std::string& name) {
   std::vector<std::string> known;
   for (const OptionRow& row : OptionTable()) {
+    if (row.old != nullptr) continue;
     for (std::string& variable : VariablesOf(row)) known.push_back(std::move(variable));
   }
   const std::string meant = DidYouMean(name, known);

@@ -162,7 +162,7 @@ absl::StatusOr<FoundJob> ChooseJob(const std::string& job_id) {
   const std::string which =
       job_id.empty()
           ? "run here; which one?"
-          : absl::StrCat("have this id; which one? Give its path in place of the id, such as ",
+          : absl::StrCat("have this id; which one? Give its path instead of the id, such as ",
                          EscapeControl(jobs.front().socket_path));
   return absl::InvalidArgumentError(
       absl::StrCat(jobs.size(), " jobs ", which, "\n", absl::StrJoin(lines, "\n")));

@@ -219,7 +219,7 @@ TEST_CASE("status: jobs with one id are told apart by their sockets, which name 
     }
   }
   CHECK(which_twin.err ==
-        Contains("2 jobs have this id; which one? Give its path in place of the id, such as "));
+        Contains("2 jobs have this id; which one? Give its path instead of the id, such as "));
   CHECK(Ask(job, folder, {"status", sockets[0], "--json"}).code == 0);
   job.Touch("go");
   CHECK_MESSAGE(a->Wait() == 0, a->Describe());

@@ -20,7 +20,7 @@ namespace {
 using namespace launcher;
 
 std::string NamesOf(const OptionRow& row) {
-  const std::string name = Code(absl::StrCat("--", launcher::Dashed(row.name)));
+  const std::string name = Code(Dashed(row.name));
   return row.letter == 0 ? name : absl::StrCat(name, ", `-", std::string(1, row.letter), "`");
 }
 

@@ -107,8 +107,8 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
       {{"./train"}, "unexpected argument './train'; expected --bind"},
       {{"--bind=:0", "extra"},
        "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv-id ID, --token-file FILE, "
-       "--tls-cert FILE, --tls-key FILE, --tls-ca FILE, --help (a program "
-       "of the name coordinator is ./coordinator)"},
+       "--tls-cert FILE, --tls-key FILE, --tls-ca FILE, --help (if you "
+       "mean the program coordinator: ./coordinator)"},
       {{"--", "extra"}, "unexpected argument 'extra'; expected --bind"},
       {{"--rdzv-id="}, "--rdzv-id '': expected an id; without the option it is that of the first"},
   };
@@ -254,6 +254,23 @@ TEST_CASE("commands: other launchers' words are refused with what is meant, what
     CHECK(std::get<LaunchConfig>(*Parse({"./" + word})).program == "./" + word);
     CHECK(std::get<LaunchConfig>(*Parse({"--standalone", word})).program == word);
   }
+}
+
+TEST_CASE("commands: the variables of our own options stand in for a command's") {
+  const Environment environment{.variables = {"DDPRUN_TOKEN_FILE=/job.token", "PET_RDZV_ID=other"}};
+  const std::vector<const char*> words = {"ddprun", "coordinator", "--bind=:0"};
+  const auto result = ParseCommandLine(3, words.data(), environment);
+  REQUIRE(result.ok());
+  const auto& options = std::get<CoordinatorOptions>(*result);
+  CHECK(options.trust.token == "/job.token");
+  CHECK(options.trust.token_source == "DDPRUN_TOKEN_FILE");
+  CHECK(options.run_id.empty());
+}
+
+TEST_CASE("commands: what bench makes of its old --json is no name that a user could begin") {
+  const auto bench = Parse({"bench", "--o=file"});
+  REQUIRE(bench.ok());
+  CHECK(std::get<BenchOptions>(*bench).json_file == "file");
 }
 
 TEST_CASE("commands: the only choice may be left out") {

@@ -60,6 +60,19 @@ TEST_CASE("site file: the command line and each variable of the environment win 
   CHECK(Config({"p"}, "PET_ON_HANG=dump\nDDPRUN_ON_HANG=restart\n").on_hang == OnHang::kRestart);
 }
 
+TEST_CASE("site file: what a scheduler says wins over it") {
+  const Words sky = {"SKYPILOT_NODE_IPS=10.0.0.5", "SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=1",
+                     "SKYPILOT_NUM_GPUS_PER_NODE=2", "SKYPILOT_TASK_ID=a"};
+  CHECK(Config({"p"}, "PET_NPROC_PER_NODE=1\n", sky).workers_per_node == 2);
+  CHECK(Config({"p"}, "PET_NPROC_PER_NODE=3\n").workers_per_node == 3);
+}
+
+TEST_CASE("site file: an old name in it causes the warning of old names") {
+  const LaunchConfig config = Config({"--max-restarts=3", "p"}, "PET_MAX_SAME_FAILURE=2\n");
+  REQUIRE(config.warnings.size() == 1);
+  CHECK(config.warnings[0] == Contains("--max-same-failures"));
+}
+
 TEST_CASE("site file: what is wrong names file and line, and what is right") {
   const std::string place = "/etc/ddprun.env:2: ";
   CHECK(ErrorOf("\nNCCL_DEBUG=INFO\n") ==
