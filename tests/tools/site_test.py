@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The headers as Doxygen reads them, and dead links in the pages of a site."""
+"""The headers as Doxygen reads them, dead links in a site, and the folders that a build refuses."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-SITE = os.path.abspath("tools/site")
+SITE, DOCS = os.path.abspath("tools/site"), os.path.abspath("tools/docs")
 HEADER = """\
 // What it does. See <x>.
 #ifndef A
@@ -105,6 +105,34 @@ class PagesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done = run("check_pages.py", folder)
             self.assertEqual((done.returncode, "there is no page" in done.stdout), (1, True))
+
+
+class OutputTest(unittest.TestCase):
+    def build(self, *files, output="."):
+        """How `tools/docs build` ends in a folder with these files, without an mkdocs."""
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+            for name in files:
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+            done = subprocess.run(("bash", DOCS, "build", f"--output={output}"), cwd=folder,
+                                  env=os.environ | {"XDG_CACHE_HOME": cache}, capture_output=True,
+                                  text=True, check=False)
+            self.assertTrue(all(pathlib.Path(folder, name).exists() for name in files))
+            return done.returncode, done.stderr
+
+    def test_a_folder_with_other_files_is_refused(self):
+        for files in (("mine.txt",), (".hidden",), ("search/search_index.json", "index.html")):
+            code, error = self.build(*files)
+            self.assertEqual((code, error.count("\n")), (2, 1), error)
+            self.assertRegex(error, r"--output '/.*/\.': expected a new or empty folder, or a site")
+        self.assertEqual(self.build("mine.txt", output="mine.txt")[0], 2)
+
+    def test_a_new_folder_and_an_empty_one_and_a_former_site_are_taken(self):
+        site = ("index.html", "library/cpp-api/annotated.html")
+        for code, error in (self.build(), self.build("mine.txt", output="new"), self.build(*site)):
+            self.assertEqual(code, 1, error)
+            self.assertIn("no mkdocs in", error)
 
 
 if __name__ == "__main__":
