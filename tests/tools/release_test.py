@@ -16,7 +16,7 @@ CHANGELOG = """\
 
 ```console
 $ ddprun --version
-ddprun 0.1.0
+ddprun 0.1.0 (protocol 7)
 ```
 
 ## [Unreleased]
@@ -31,7 +31,8 @@ FILES = {
     "PROJECT_URL": "",
     "README.md": "# ddprun\n",
     ".gitignore": "/dist/\n/ignored\n__pycache__/\n",
-    "docs/a.md": "pip install dist/ddprun-0.1.0-py3.whl dist/ddprun_0.1.0_amd64.deb\nddprun 0.1.0\n"
+    "docs/a.md": "pip install dist/ddprun-0.1.0-py3.whl dist/ddprun_0.1.0_amd64.deb\n"
+                 "ddprun 0.1.0 (protocol 7)\n"
                  "since ddprun 0.1.0, and 10.1.0.7\n",
     "docs/reference/versions.md": "| version | protocol |\n|---|---|\n| 0.1.0 | 1 |\n",
     "python/ddprun/__init__.py": '__version__ = "0.1.0"\n',
@@ -146,13 +147,14 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(self.git("status", "--porcelain"), "")
         self.assertIn("git tag -a v1.0.0", done.stderr)
         self.assertEqual(self.read("docs/a.md"), (
-            "pip install dist/ddprun-1.0.0-py3.whl dist/ddprun_1.0.0_amd64.deb\nddprun 1.0.0\n"
-            "since ddprun 0.1.0, and 10.1.0.7\n"))
+            "pip install dist/ddprun-1.0.0-py3.whl dist/ddprun_1.0.0_amd64.deb\n"
+            "ddprun 1.0.0 (protocol 7)\nsince ddprun 0.1.0, and 10.1.0.7\n"))
         self.assertEqual(self.read("docs/reference/versions.md"),
                          "| version | protocol |\n|---|---|\n| 1.0.0 | 7 |\n| 0.1.0 | 1 |\n")
         self.assertEqual(self.read("python/ddprun/__init__.py"), '__version__ = "1.0.0"\n')
         self.assertRegex(self.read("CHANGELOG.md"),
-                         r"ddprun 1\.0\.0\n```\n\n## \[1\.0\.0\] - \d{4}-\d\d-\d\d\n")
+                         r"ddprun 1\.0\.0 \(protocol 7\)\n```\n\n"
+                         r"## \[1\.0\.0\] - \d{4}-\d\d-\d\d\n")
         packed = self.read("dist/release/ddprun.whl")
         self.assertIn('kVersion[] = "1.0.0"', packed)
         self.assertNotIn("ignored", packed.replace(".gitignore", ""))

@@ -59,9 +59,15 @@ def check(version, old, changelog):
     _entries(changelog)
 
 
-def _set_in_changelog(text, old, version, today):
+def _set_in_output(text, old, version, protocol):
+    """In what `ddprun --version` prints."""
+    return re.sub(rf"^ddprun {re.escape(old)} \(protocol \d+\)$",
+                  f"ddprun {version} (protocol {protocol})", text, flags=re.M)
+
+
+def _set_in_changelog(text, old, version, protocol, today):
     head, rest = text.split("## [", 1)
-    head = re.sub(rf"^ddprun {re.escape(old)}$", f"ddprun {version}", head, flags=re.M)
+    head = _set_in_output(head, old, version, protocol)
     return (head + "## [" + rest).replace(UNRELEASED, f"## [{version}] - {today}\n")
 
 
@@ -72,10 +78,10 @@ def _set_in_versions_page(text, version, protocol):
     return text if row in text else text.replace(rule, rule + row)
 
 
-def _set_in_page(text, old, version):
+def _set_in_page(text, old, version, protocol):
     """In names of packages, and in what `ddprun --version` prints."""
     text = re.sub(rf"\bddprun([-_]){re.escape(old)}(?=[-_])", rf"ddprun\g<1>{version}", text)
-    return re.sub(rf"^ddprun {re.escape(old)}$", f"ddprun {version}", text, flags=re.M)
+    return _set_in_output(text, old, version, protocol)
 
 
 def changes(version, today):
@@ -92,9 +98,9 @@ def changes(version, today):
         if name in (HEADER, PACKAGE):
             new = text.replace(f'"{old}"', f'"{version}"')
         elif name == CHANGELOG:
-            new = _set_in_changelog(text, old, version, today)
+            new = _set_in_changelog(text, old, version, protocol, today)
         else:
-            new = _set_in_page(text, old, version) if name != PROTOCOL else text
+            new = _set_in_page(text, old, version, protocol) if name != PROTOCOL else text
             if name == VERSIONS_PAGE:
                 new = _set_in_versions_page(new, version, protocol)
         if new != text:
