@@ -183,10 +183,13 @@ def machine():
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "versions": versions}
 
 
-def write_json(path, about, rows):
-    document = {"machine": about, "rows": [
+def as_document(about, rows):
+    return {"machine": about, "rows": [
         {"task": row.task, "who": row.who, "unit": row.unit, "median": row.median, "values": row.values,
          "error": row.error, "note": row.note} for row in rows]}
+
+
+def write_json(path, document):
     with open(path + ".new", "w", encoding="utf-8") as out:
         json.dump(document, out, indent=1)
         out.write("\n")

@@ -4,19 +4,21 @@ The figures go to readme.json beside this file, and as a table into the marked b
 compares the two.
 """
 
-import json
+import contextlib
 import os
 import signal
 import subprocess
 import time
 
 import fault_cases
-from harness import HERE, REPO, BenchError, Row, interleave, torchrun, wait_until, write_json
+from harness import (HERE, REPO, BenchError, Row, as_document, interleave, torchrun, wait_until,
+                     write_json)
 from launcher_cases import DDPRUN, ENV, memory_case, start_beside_torchrun
 
 JSON = os.path.join(HERE, "readme.json")
 BEGIN, END = "<!-- figures: tools/bench/run --only readme -->", "<!-- end of figures -->"
 TURNS = {"worker SIGKILL, one node": 10, "worker SIGKILL, two nodes": 5, "network of a node cut off, `--nnodes=1:2`": 1}
+LAUNCHERS = ("torchrun", "ddprun")  # the columns of the table
 HANG_S = 60  # as long as torchrun is watched with a stopped rank
 
 # Of each row of the table: its task and its words.
@@ -48,8 +50,11 @@ def readme_case(scratch, runs):
 
 
 def exit_code(command):
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, env=ENV,
-                          check=False).returncode
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                              env=ENV, check=False).returncode
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{' '.join(command)}: still running after 60 s") from error
 
 
 def hang_row(scratch, who, launcher):
@@ -57,10 +62,9 @@ def hang_row(scratch, who, launcher):
     row = Row("a rank hangs in an all-reduce", who, "s")
     marks = os.path.join(scratch, f"hang.{who}")
     worker = fault_cases.compile_worker(scratch, "hang_worker")
-    with open(marks + ".log", "w+", encoding="utf-8") as log, subprocess.Popen(
-            [*launcher, "--nproc-per-node=4", worker, marks], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            env=ENV) as job:
-        victim = None
+    with open(marks + ".log", "w+", encoding="utf-8") as log:
+        job = subprocess.Popen([*launcher, "--nproc-per-node=4", worker, marks],
+                               stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENV)
         try:
             up = wait_until(lambda: len(lines_of(marks)) == 4 and lines_of(marks), "the first steps of 4 ranks")
             victim = next(int(line.split()[3]) for line in up if line.split()[1] == "2")
@@ -71,14 +75,28 @@ def hang_row(scratch, who, launcher):
         except BenchError as error:
             row.error = str(error)
         finally:
-            if victim:
-                os.kill(victim, signal.SIGCONT)
-            job.terminate()
-            try:
-                job.wait(40)
-            except subprocess.TimeoutExpired:
-                job.kill()
+            end_job(job, marks)
     return row
+
+
+def end_job(job, marks):
+    """Ends a launcher, and those of its workers that it leaves."""
+    job.terminate()
+    try:
+        signal_workers(marks, signal.SIGCONT)
+        job.wait(40)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        job.wait(10)
+    finally:
+        signal_workers(marks, signal.SIGKILL)
+
+
+def signal_workers(marks, number):
+    for pid in {int(line.split()[3]) for line in lines_of(marks)}:
+        if fault_cases.is_alive(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 def lines_of(path):
@@ -97,23 +115,31 @@ def shown(figure):
         return f"{median:.0f} MiB"
     if figure["unit"] == "":
         return f"{median:.0f}"
-    seconds = median / 1e3 if figure["unit"] == "ms" else median
-    if seconds >= 10:
-        return f"{seconds:.0f} s"
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"
+    milliseconds = median if figure["unit"] == "ms" else median * 1e3
+    # Rounded first: 999.6 ms is a second.
+    number, unit = (milliseconds, "ms") if round(milliseconds) < 1000 else (milliseconds / 1e3, "s")
+    return f"{number:.1f} {unit}" if round(number, 1) < 10 else f"{number:.0f} {unit}"
 
 
 def block(document):
     """The marked block of README.md: a table and the conditions under which it was measured."""
     figures = {(row["task"], row["who"]): row for row in document["rows"]}
     machine = document["machine"]
-    lines = ["| | torchrun | ddprun |", "|---|---|---|"]
-    for task, words in SHOWN:
-        lines.append(f"| {words} | {shown(figures[task, 'torchrun'])} | {shown(figures[task, 'ddprun'])} |")
+    lines, single = [f"| | {' | '.join(LAUNCHERS)} |", "|---|---|---|"], []
+    for number, (task, words) in enumerate(SHOWN, 1):
+        row = [figures[task, who] for who in LAUNCHERS]
+        lines.append(f"| {words} | {' | '.join(map(shown, row))} |")
+        if all(len(figure["values"]) < 2 for figure in row):
+            single.append(str(number))
+    torch = machine["versions"]["torch"].partition("+")[0]
+    runs = "All rows show medians"
+    if single:
+        few = f"Row {single[0]} shows" if len(single) == 1 else f"Rows {', '.join(single)} show"
+        runs = f"{few} one run, and the others medians"
     return "\n".join([
         BEGIN, *lines, "",
-        f"Medians on a machine with {machine['cores']} cores, PyTorch {machine['versions']['torch'].partition('+')[0]}. "
-        f"The load was {machine['load_before']:.1f} before.", END])
+        f"{runs}. The machine has {machine['cores']} cores and PyTorch {torch}.",
+        f"Its load was {machine['load_before']:.1f} before.", END])
 
 
 def replace_block(text, document):
@@ -127,14 +153,20 @@ def replace_block(text, document):
 
 def write(about, rows):
     """Writes the JSON and the block. A figure that does not exist is only one that did not come in time."""
+    kept = "README.md stays as it is"
     for row in rows:
         if row.error and not row.error.startswith("not within"):
-            raise BenchError(f"README.md stays as it is: {row.task}, {row.who}: {row.error}")
-    write_json(JSON, about, rows)
-    with open(JSON, encoding="utf-8") as file:
-        document = json.load(file)
+            raise BenchError(f"{kept}: {row.task}, {row.who}: {row.error}")
+    measured = {(row.task, row.who) for row in rows if row.values or row.error}
+    for task, _ in SHOWN:
+        for who in LAUNCHERS:
+            if (task, who) not in measured:
+                raise BenchError(f"{kept}: {task}, {who}: no figure; "
+                                 "SHOWN must have the names of the measured tasks")
+    document = as_document(about, rows)
     path = os.path.join(REPO, "README.md")
     with open(path, encoding="utf-8") as file:
         text = replace_block(file.read(), document)
+    write_json(JSON, document)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
