@@ -168,7 +168,7 @@ class ReleaseTest(unittest.TestCase):
             "NOTES.md", "ddprun-1.0.0.spdx.json", "ddprun.deb", "ddprun.tar.gz", "ddprun.whl")))
 
     def test_the_sbom_names_the_libraries_inside(self):
-        self.write("PROJECT_URL", "https://x.org/ddprun\n")
+        self.write("PROJECT_URL", "https://x.org/ddprun/\n")
         self.commit()
         self.assertEqual(self.release("0.1.0").returncode, 0)
         sbom = json.loads(self.read("dist/release/ddprun-0.1.0.spdx.json"))

@@ -11,8 +11,8 @@ third_party_headers=(
 
 ddprun_version() { sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' rendezvous/base/version.h; }
 
-# The address of the project's page; empty if it has none.
-project_url() { tr -d '[:space:]' <PROJECT_URL; }
+# The address of the project's page, without a slash at its end; empty if it has none.
+project_url() { tr -d '[:space:]' <PROJECT_URL | sed 's:/*$::'; }
 
 # The packages with code in the programs, a line "name version" for each.
 third_party_packages() {
