@@ -91,7 +91,11 @@ def _cpp_api():
     for path in sorted((REPOSITORY / HEADERS).glob("*.h")):
         # Doxygen's name of the page of a file.
         page = path.name.replace("_", "__").replace(".", "_8") + ".html"
-        first = re.match(r"/[/*] (.*?[.:])(?=\s)", re.sub(r"\n(//| \*)", "", path.read_text()))
+        text = re.sub(r"\n(//| \*)", "", path.read_text(encoding="utf-8"))
+        first = re.match(r"/[/*] (.*?[.:])(?=\s)", text)
+        if not first:
+            raise PluginError(f"{HEADERS}/{path.name}: no first sentence for the list of headers; "
+                              "begin the file with a comment that says what is in it")
         rows.append(f"| [`ddp/{path.name}`](cpp-api/{page}) | {first[1].rstrip(':.')} |")
     return "\n".join([
         "# C++ and C reference", "",
