@@ -81,6 +81,7 @@ torch_limit_mb=400
 
 say() { printf '%s: %s\n' "tools/${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
+skipped() { say "SKIPPED: $*"; }
 
 # run_logged WHAT LOG COMMAND...: runs a long command without stdin, its output in LOG, and says every
 # half minute that it still runs. Returns the command's status.

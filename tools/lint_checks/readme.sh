@@ -97,7 +97,7 @@ check_two_machines() {
   local number space pids=()
   show README.md 'ddprun --nnodes=2'
   if ((EUID != 0)); then
-    say "readme: not run, as network namespaces need root: $command"
+    skipped "'$command': network namespaces need root"
     return
   fi
   for number in 1 2; do
@@ -127,7 +127,8 @@ check_status() {
   local job output
   show README.md 'ddprun status'
   mkfifo gate
-  ddprun --nproc-per-node=2 --rdzv-id=readme-$$ sh -c 'read -r end <gate' >out 2>&1 </dev/null &
+  timeout 120 ddprun --nproc-per-node=2 --rdzv-id=readme-$$ sh -c 'read -r end <gate' \
+    >out 2>&1 </dev/null &
   job=$!
   for ((i = 0; i < 600; i++)); do
     if output=$($command "readme-$$" 2>err) && [[ $output == running:* ]]; then break; fi
