@@ -25,7 +25,7 @@ import pyte
 
 import browser
 
-RUN_ID, VICTIM = "digits", 2
+RUN_ID, VICTIM = f"digits-{os.getpid()}", 2
 NAMED = f"rank {VICTIM} has not come to"
 LINES, COLUMNS = 14, 110
 LIMIT_S = 120
@@ -47,9 +47,16 @@ def job(ddprun, train, data):
         try:
             yield wait_for(lambda: address_in(log, agent), "the dashboard's address")
         finally:
-            for pid in pids(ddprun).values():
-                os.kill(pid, signal.SIGCONT)
-            agent.terminate()
+            try:
+                for pid in pids(ddprun).values():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+            finally:
+                agent.terminate()
+                try:
+                    agent.wait(LIMIT_S)
+                except subprocess.TimeoutExpired:
+                    agent.kill()  # its guardian ends the ranks
 
 
 def address_in(log, agent):
@@ -61,8 +68,8 @@ def address_in(log, agent):
     return found and found[1]
 
 
-def wait_for(condition, what):
-    deadline = time.monotonic() + LIMIT_S
+def wait_for(condition, what, deadline=None):
+    deadline = deadline or time.monotonic() + LIMIT_S
     while True:
         value = condition()
         if value:
@@ -87,14 +94,16 @@ def pids(ddprun):
 
 def stop_in_a_step(ddprun):
     """Stops the rank so that the others wait for it in an all-reduce, and not between two epochs."""
-    while True:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
         pid = pids(ddprun)[VICTIM]
         os.kill(pid, signal.SIGSTOP)
-        problems = wait_for(lambda: status(ddprun)["problems"], "a problem of the job")
+        problems = wait_for(lambda: status(ddprun)["problems"], "a problem of the job", deadline)
         if NAMED in problems[0]["text"]:
             return
         os.kill(pid, signal.SIGCONT)
-        wait_for(lambda: not status(ddprun)["problems"], "a job without a problem")
+        wait_for(lambda: not status(ddprun)["problems"], "a job without a problem", deadline)
+    raise TimeoutError(f"not in {LIMIT_S} s: a problem with the text '{NAMED}'")
 
 
 def read_terminal(command, is_enough):
