@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "launcher/cli/option_table.h"
 #include "launcher/cli/text.h"
+#include "launcher/cli/variable_table.h"
 
 namespace ddprun::launcher {
 namespace {
@@ -18,7 +19,12 @@ absl::Status RefuseName(const std::string& place, const std::string& name) {
     if (row.old != nullptr) continue;
     for (std::string& variable : VariablesOf(row)) known.push_back(std::move(variable));
   }
-  const std::string meant = DidYouMean(name, known);
+  std::string meant = DidYouMean(name, known);
+  for (const VariableGroup& group : VariableTable()) {
+    for (const VariableRow& row : group.rows) {
+      if (name == row.name) meant.clear();  // it is meant, and does not belong here
+    }
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       place, ": ", Quoted(name), " is no option's variable",
       meant.empty() ? "; expected PET_<OPTION>, or DDPRUN_<OPTION> for an option that torchrun "

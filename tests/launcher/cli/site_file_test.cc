@@ -81,6 +81,7 @@ TEST_CASE("site file: what is wrong names file and line, and what is right") {
             "for an option that torchrun lacks: set other variables in the job's environment");
   CHECK(ErrorOf("\nDDPRUN_HANG_TIMOUT=1") ==
         place + "'DDPRUN_HANG_TIMOUT' is no option's variable; did you mean DDPRUN_HANG_TIMEOUT?");
+  CHECK(ErrorOf("\nDDPRUN_TOKEN=1") == Contains("; expected PET_<OPTION>, or DDPRUN_<OPTION>"));
   for (const std::string name : {"DDPRUN_TOKEN", "DDPRUN_NNODES", "PET_HELP", "export PET_ROLE"}) {
     CHECK(ErrorOf("\n" + name + "=1").find(place + "'" + name + "' is no option's variable") == 0);
   }
