@@ -267,10 +267,11 @@ finds "CONTRIBUTING.md promises no such thing: It flies." $promises <(row "It fl
 finds "has no case 'one: ends'" $promises <(row "# " "$scratch/one_test.cc" "one: ends")
 finds "there is no test $scratch/two_test.cc" $promises <(row "# " "$scratch/two_test.cc" "")
 finds "no row of tests/promises.txt names a test of this promise: ./tools/demo" $promises <(row "# " "$scratch/one_test.cc" "one: runs")
-# A sentence of 31 words, a word that has a plainer one, and both where nobody reads sentences; also in
-# the comments of a header.
+# A line of 101 columns, a sentence of 31 words, a word that has a plainer one, and all where nobody
+# reads sentences; the latter two also in the comments of a header.
 words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
-{ echo "# Title"; echo; words 30 | sed 's/ $/./'; echo; echo '```text'; words 40; echo; echo '```'; echo; echo "    $(words 40)"; } >"$scratch/short.md"
+{ echo "# Title"; echo; words 30 | sed 's/ $/./' | fold -s -w 100; echo; echo '```text'; words 40; echo; echo '```'; echo; echo "    $(words 40)"; echo; echo "| $(words 21) |"; echo; echo "[word $(words 28)](a.md)"; } >"$scratch/short.md"
+{ echo "# Title"; echo; words 20; echo w; } >"$scratch/wide.md"
 { echo "# Title"; echo; words 31 | sed 's/ $/./'; } >"$scratch/long.md"
 { echo "# Title"; echo; echo "| a | The table begins anew. |"; } >"$scratch/banned.md"
 { echo "// $(words 29)word."; echo "//"; echo "//   $(words 40)"; echo "int a;  // $(words 20)"; echo "int b;  // $(words 20)"; } >"$scratch/short.h"
@@ -278,6 +279,7 @@ words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
 { echo "// - One."; echo "// - Null, where a host is gone."; } >"$scratch/banned.h"
 accepts $here/prose.py "$scratch/short.md" "$scratch/short.h"
 finds "31 words, at most 30" $here/prose.py "$scratch/long.md"
+finds "wide.md:3: 101 columns, at most 100" $here/prose.py "$scratch/wide.md"
 finds "'anew' (again)" $here/prose.py "$scratch/banned.md"
 finds "long.h:1: 31 words, at most 30" $here/prose.py "$scratch/long.h"
 finds "banned.h:2: ', where a' (if, when)" $here/prose.py "$scratch/banned.h"

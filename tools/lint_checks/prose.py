@@ -2,7 +2,8 @@
 """Judges the sentences of Markdown files and of C++ comments: prose.py [--table] FILE...
 
 A sentence has at most 30 words (docs/internals/style.md asks for 25), and no word for which there
-is a plainer one. --table prints a line for each file: its words, the words of a sentence on
+is a plainer one. A line of a page has at most 100 columns; code, tables and what cannot be wrapped
+do not count. --table prints a line for each file: its words, the words of a sentence on
 average, and how many sentences are longer than 30 words.
 """
 
@@ -10,7 +11,7 @@ import re
 import sys
 from dataclasses import dataclass
 
-MOST_WORDS = 30
+MOST_WORDS, MOST_COLUMNS = 30, 100
 
 # A pattern, and what to write.
 BANNED = (
@@ -29,6 +30,7 @@ BANNED = (
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
+_PIECE = re.compile(r"!?\[[^\]]*\]\([^)]*\)|\S+")
 _COMMENT = re.compile(r'^((?:[^"]|"[^"]*")*?)(//|/\*)(?=\s|$)(.*)$')
 _END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<=[.!?])[\"')*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`])")
 
@@ -120,7 +122,24 @@ def sentences(name, lines):
     ]
 
 
+def _long_lines(lines):
+    """The lines of prose, with their numbers, that can be wrapped and are not."""
+    in_fence = is_code = False
+    before = ""
+    for number, line in enumerate(lines, 1):
+        if _FENCE.match(line):
+            in_fence = not in_fence
+        is_code = line.startswith("    ") and (is_code or not before.strip())
+        before = line
+        if in_fence or is_code or line.lstrip().startswith("|") or len(line) <= MOST_COLUMNS:
+            continue
+        if max(map(len, _PIECE.findall(line))) <= MOST_COLUMNS:
+            yield number, line
+
+
 def breaches(name, lines):
+    for number, line in _long_lines(lines) if name.endswith(".md") else ():
+        yield f"{name}:{number}: {len(line)} columns, at most {MOST_COLUMNS}: {line[:90]}..."
     for each in sentences(name, lines):
         count = each.words()
         shown = each.text if len(each.text) < 90 else each.text[:90] + "..."
