@@ -54,7 +54,7 @@ TEST_CASE("bad input: usage errors end with 2 before anything starts") {
   Expect({{}, 2, "no program given", "PROGRAM"});
   Expect({{"-m", "./train.py"}, 2, "'./train.py'", "expected a name such as package.train"});
   Expect({{"doctor", "--require", "foo"}, 2, "doctor: --require 'foo'", "expected cuda"});
-  Expect({{"token", "old"}, 2, "'old'", "expected --help"});
+  Expect({{"token", "old"}, 2, "'old'", "expected new, --help"});
   Expect({{"bench", "dp-ddp", "--world-sizes=x"}, 2, "'x'", "1,2,4"});
   Expect({{"coordinator", "--bind=:x"}, 2, "':x'", "or :PORT (on all interfaces)"});
 }
