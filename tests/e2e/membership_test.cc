@@ -203,7 +203,7 @@ TEST_CASE("membership: a second job by chance is refused, and a spare says that 
   Job job;
   // Nobody has named a job.
   std::vector<std::string> options = job.NodeOptions(1, "1");
-  std::erase_if(options, [](const std::string& option) { return option.starts_with("--rdzv-id"); });
+  std::erase_if(options, [](const std::string& option) { return option.starts_with("--rdzv_id"); });
   const std::vector<std::string> steps = {"touch:" + job.File("up"), "until:" + job.File("end")};
   const Node first = job.Run(options, steps);
   REQUIRE(job.WaitForFile("up"));

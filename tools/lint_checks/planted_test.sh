@@ -264,9 +264,9 @@ promises=tools/testing/promises.py
 row() { printf '[CONTRIBUTING.md]\n%s | %s | %s\n' "$@"; }
 accepts $promises
 finds "CONTRIBUTING.md promises no such thing: It flies." $promises <(row "It flies." "$scratch/one_test.cc" "one: runs")
-finds "has no case 'one: ends'" $promises <(row "# " "$scratch/one_test.cc" "one: ends")
-finds "there is no test $scratch/two_test.cc" $promises <(row "# " "$scratch/two_test.cc" "")
-finds "no row of tests/promises.txt names a test of this promise: ./tools/demo" $promises <(row "# " "$scratch/one_test.cc" "one: runs")
+finds "has no case 'one: ends'" $promises <(row "Ring 0" "$scratch/one_test.cc" "one: ends")
+finds "there is no test $scratch/two_test.cc" $promises <(row "Ring 0" "$scratch/two_test.cc" "")
+finds "no row of tests/promises.txt names a test of this promise: ./tools/demo" $promises <(row "Ring 0" "$scratch/one_test.cc" "one: runs")
 # A line of 101 columns, a sentence of 31 words, a word that has a plainer one, and all where nobody
 # reads sentences; the latter two also in the comments of a header.
 words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
