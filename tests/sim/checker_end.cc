@@ -43,7 +43,7 @@ void Checker::OnConclude(int life, const rendezvous::Conclude& action,
     CheckSuccess(key);
   } else {
     ++(ordered_.contains(instance) ? tally_.stops : tally_.failures);
-    if (absl::StrContains(verdict.reason, "(--max_")) ++tally_.limited;
+    if (absl::StrContains(verdict.reason, "(--max-")) ++tally_.limited;
     CheckFailure(key, verdict, coordinators_[life].last_step);
   }
 }
