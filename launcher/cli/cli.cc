@@ -57,19 +57,6 @@ void AddVariables(const Environment& environment, GivenOptions& given) {
   stand_in("shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
 }
 
-// Of a command that starts no job: the variables of our own options, such as --token-file.
-void AddOwnVariables(const Environment& environment, CommandLine& line) {
-  for (const OptionRow& of_command : line.command->options) {
-    const OptionRow* row = FindOption(of_command.name);
-    if (row == nullptr || !row->is_ours || !row->has_variable || row->is_flag()) continue;
-    const std::string variable = VariablesOf(*row).front();
-    if (line.given.contains(row->name)) continue;
-    if (std::optional<std::string> value = environment.Get(variable)) {
-      line.given[row->name] = {.text = *std::move(value), .source = variable};
-    }
-  }
-}
-
 // All else wins over the site's file, also what a scheduler says. A token or certificates of the
 // user's leave no use for those of the site.
 absl::Status AddSiteDefaults(const Environment& environment, GivenOptions& given) {
@@ -303,7 +290,8 @@ absl::StatusOr<ParseResult> CommandOf(CommandLine line, const Environment& envir
   }
   if (line.command->name == std::string_view("version")) return PrintText{VersionText()};
   if (line.command->name == std::string_view("help")) return HelpOf(line.subject);
-  if (line.command->name != std::string_view("check")) AddOwnVariables(environment, line);
+  AddVariables(environment, line.given);
+  EraseOthers(line);
   OptionReader read(line.given);
   ParseResult options = DoctorOptions();
   const std::string_view name = line.command->name;

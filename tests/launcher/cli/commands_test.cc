@@ -256,15 +256,16 @@ TEST_CASE("commands: other launchers' words are refused with what is meant, what
   }
 }
 
-TEST_CASE("commands: the variables of our own options stand in for a command's") {
-  const Environment environment{.variables = {"DDPRUN_TOKEN_FILE=/job.token", "PET_RDZV_ID=other"}};
+TEST_CASE("commands: the variables of options stand in for those of a command that has these") {
+  const Environment environment{
+      .variables = {"DDPRUN_TOKEN_FILE=/job.token", "PET_RDZV_ID=other", "PET_NNODES=none"}};
   const std::vector<const char*> words = {"ddprun", "coordinator", "--bind=:0"};
   const auto result = ParseCommandLine(3, words.data(), environment);
   REQUIRE(result.ok());
   const auto& options = std::get<CoordinatorOptions>(*result);
   CHECK(options.trust.token == "/job.token");
   CHECK(options.trust.token_source == "DDPRUN_TOKEN_FILE");
-  CHECK(options.run_id.empty());
+  CHECK(options.run_id == "other");
 }
 
 TEST_CASE("commands: what bench makes of its old --json is no name that a user could begin") {
