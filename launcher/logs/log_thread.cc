@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,6 +39,11 @@ size_t ReadLimit(const StreamPlan& plan) {
   constexpr size_t kRoom = ConsoleSink::kCapacity - ConsoleSink::kHighWater -
                            LineSplitter::kMaxLine - 2 * kCutMark.size() - kOtherEnd;
   return std::clamp<size_t>(kRoom / (plan.prefix.size() + 1), 1024, kReadBytes);
+}
+
+bool HasBytes(int fd) {
+  int bytes = 0;
+  return ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 bool IsSameFile(int one, int other) {
@@ -208,7 +214,10 @@ void LogThread::ShowUnfinished(TimePoint now) {
     LineSplitter& splitter = stream.splitter;
     if (splitter.ShowAt(now) <= now) {
       const std::string_view text = splitter.Unfinished();
-      const bool is_shown = SinkOf(*stream.output).AppendUnfinished(id, stream.plan.prefix, text);
+      // Or it has come and is not read yet: then this thread is late, and not the worker.
+      const bool is_shown =
+          !HasBytes(stream.plan.read_end.get()) &&
+          SinkOf(*stream.output).AppendUnfinished(id, stream.plan.prefix, text);
       splitter.MarkShown(is_shown ? text.size() : 0);
     }
     show_at_ = std::min(show_at_, splitter.ShowAt(now));

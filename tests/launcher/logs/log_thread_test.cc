@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -21,6 +23,8 @@ namespace ddprun::launcher {
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr int kPipeBytes = 1024 * 1024;
 
 struct Pipe {
   Pipe() {
@@ -118,14 +122,19 @@ std::string ReadUntil(const UniqueFd& fd, const std::string& text) {
 }
 
 // A worker's stream that reaches the console in lines.
-UniqueFd AddLines(LogThread& thread, int local_rank, bool is_stderr, const std::string& prefix) {
-  Pipe channel;
-  REQUIRE(fcntl(channel.read_end.get(), F_SETFL, O_NONBLOCK) == 0);
+void AddLines(LogThread& thread, int local_rank, bool is_stderr, const std::string& prefix,
+              UniqueFd read_end) {
+  REQUIRE(fcntl(read_end.get(), F_SETFL, O_NONBLOCK) == 0);
   thread.Add({.local_rank = local_rank,
               .is_stderr = is_stderr,
-              .read_end = std::move(channel.read_end),
+              .read_end = std::move(read_end),
               .console = StreamPlan::Console::kLines,
               .prefix = prefix});
+}
+
+UniqueFd AddLines(LogThread& thread, int local_rank, bool is_stderr, const std::string& prefix) {
+  Pipe channel;
+  AddLines(thread, local_rank, is_stderr, prefix, std::move(channel.read_end));
   return std::move(channel.write_end);
 }
 
@@ -163,6 +172,46 @@ TEST_CASE("log thread: a prompt is shown before its line ends, and nothing is wr
   CHECK(ReadUntil(console.read_end, "\n") == "0:  done\n");
   CHECK((*thread)->End(20s));
   CHECK(testing::ReadFile(copies) == "0: name? bob\n0: .. done\n");  // whole lines
+}
+
+TEST_CASE("log thread: a line that has come whole stays whole though the thread is late") {
+  Pipe console;
+  REQUIRE(fcntl(console.write_end.get(), F_SETPIPE_SZ, kPipeBytes) >= 0);
+  auto thread = LogThread::Start(console.write_end.get(), console.write_end.get());
+  REQUIRE(thread.ok());
+  // To look for so many texts in each line takes the thread far longer than kPatience.
+  constexpr size_t kTexts = 50000;
+  const testing::TempDir dir;
+  const std::string copies = dir.File("copies");
+  (*thread)->SetCopies(
+      false, LineFilter(std::vector<std::string>(kTexts, "#")),
+      MakeFile(UniqueFd(open(copies.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), copies));
+  // One turn of the thread reads 256 KiB, which end within the sixth line.
+  std::string lines, expected;
+  for (const char letter : std::string("abcdef")) {
+    const std::string line = std::string(48 * 1024, letter) + "\n";
+    lines += line;
+    expected += "0: " + line;
+  }
+  Pipe channel;
+  REQUIRE(fcntl(channel.write_end.get(), F_SETPIPE_SZ, kPipeBytes) >= 0);
+  Write(channel.write_end, lines);
+  const TimePoint before = SteadyNow();
+  AddLines(**thread, 0, false, "0: ", std::move(channel.read_end));
+  while ((*thread)->last_output_at() <= before && SteadyNow() < before + 20s)
+    std::this_thread::yield();
+  const std::string message = "ddprun: says\n";
+  (*thread)->Say(message.substr(0, message.size() - 1));
+  channel.write_end.Reset();
+  CHECK((*thread)->Drain(20s));
+  CHECK((*thread)->End(20s));
+  std::string shown(kPipeBytes, '\0');
+  const ssize_t length = read(console.read_end.get(), shown.data(), shown.size());
+  REQUIRE(length > 0);
+  shown.resize(static_cast<size_t>(length));
+  const size_t at = shown.find(message);
+  REQUIRE(at != std::string::npos);
+  CHECK((shown.erase(at, message.size()) == expected));
 }
 
 TEST_CASE("log thread: one that nothing holds ends, and names no file") {
