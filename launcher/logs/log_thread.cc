@@ -215,9 +215,8 @@ void LogThread::ShowUnfinished(TimePoint now) {
     if (splitter.ShowAt(now) <= now) {
       const std::string_view text = splitter.Unfinished();
       // Or it has come and is not read yet: then this thread is late, and not the worker.
-      const bool is_shown =
-          !HasBytes(stream.plan.read_end.get()) &&
-          SinkOf(*stream.output).AppendUnfinished(id, stream.plan.prefix, text);
+      const bool is_shown = !HasBytes(stream.plan.read_end.get()) &&
+                            SinkOf(*stream.output).AppendUnfinished(id, stream.plan.prefix, text);
       splitter.MarkShown(is_shown ? text.size() : 0);
     }
     show_at_ = std::min(show_at_, splitter.ShowAt(now));

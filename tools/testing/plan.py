@@ -14,6 +14,8 @@ CANARIES = {"asan": "//tests/canary:asan_canary_test", "tsan": "//tests/canary:t
 # A threaded program and one that is not, which the choice of programs for the thread sanitizer must tell apart.
 THREADED, SINGLE = "//tests/canary:data_race", "//tests/canary:heap_overflow"
 TENTH_S = 480
+# What a landing can do without ends by then: with nothing cached, the sanitizers' objects alone take an hour of two cores.
+LANDING_S = 4200
 NEWER_TORCH = "2.15.0"
 _RECORDED = ("//tests/conformance:whole_tests", "//tests/conformance:torch_tests")
 SIDE_BY_SIDE = 3  # tests for each core: they wait most of their time (docs/internals/test-runs.md has both times)
@@ -38,6 +40,7 @@ class Tests:
     build: tuple = ()  # what is built first, in place of `labels`
     side_by_side: int = SIDE_BY_SIDE
     threads_only: bool = False  # of `labels`, those that can start a thread
+    may_be_cut: bool = False  # at LANDING_S
     is_of_tenth: bool = False
 
 
@@ -123,10 +126,9 @@ def reuse_breaches(targets):
 
 def _sanitizer_runs(targets, ring, tsan_flags):
     labels = {name: sanitized(name, targets, ring) + (CANARIES[name],) for name in ("asan", "tsan")}
-    return [
-        Tests("asan", labels["asan"], ("--config=asan",), _reuse(ring)),
-        Tests("tsan", labels["tsan"], tsan_flags, _reuse(ring), side_by_side=TSAN_SIDE_BY_SIDE, threads_only=ring == 1),
-    ]
+    asan = Tests("asan", labels["asan"], ("--config=asan",), _reuse(ring), may_be_cut=ring == 1)
+    return [asan, dataclasses.replace(asan, name="tsan", labels=labels["tsan"], flags=tsan_flags,
+                                      side_by_side=TSAN_SIDE_BY_SIDE, threads_only=ring == 1)]
 
 
 def _elections(targets):

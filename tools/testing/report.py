@@ -8,6 +8,7 @@ import results
 
 SLOWEST = 10
 NOT_REACHED = "was not run"  # a case behind one that has crashed, as tests/support/doctest_main.cc says it
+CUT = ("not begun", "not finished")
 SHOWN_CASES = 10  # of a failed program
 
 
@@ -94,6 +95,9 @@ def ending(ring, stages, runs, failed, tenth=""):
         lines.append(count_line("plain", counted))
     if tenth:
         lines.append(f"of --nightly this run had {tenth}")
+    cut = [stage.name for stage in stages if stage.word in CUT]
+    if cut:
+        lines.append(f"cut short by a limit of time: {', '.join(cut)}; tools/test --nightly has all of it")
     lines += more(ring)
     if failed:
         lines.append(f"failed: {', '.join(failed)}")

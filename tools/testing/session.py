@@ -23,6 +23,7 @@ class Session:
     def __init__(self, scratch, cores):
         self._scratch = scratch
         self._cores = cores
+        self._landing_ends = time.monotonic() + plan.LANDING_S
         self._tenth_ends = None
         self.stages = []  # report.StageResult
         self.runs = []  # (name, programs)
@@ -47,11 +48,14 @@ class Session:
             self.failed.append(name)
 
     def _limit(self, stage):
-        """Seconds that are left to a stage of the tenth; all of them share a limit."""
-        if not stage.is_of_tenth:
+        """Seconds that are left to a stage; None: as many as it takes. The stages of the tenth share a limit."""
+        ends = self._landing_ends
+        if stage.is_of_tenth:
+            self._tenth_ends = self._tenth_ends or time.monotonic() + plan.TENTH_S
+            ends = min(ends, self._tenth_ends)
+        elif not getattr(stage, "may_be_cut", False):
             return None
-        self._tenth_ends = self._tenth_ends or time.monotonic() + plan.TENTH_S
-        return max(0.0, self._tenth_ends - time.monotonic())
+        return max(0.0, ends - time.monotonic())
 
     def _command(self, stage):
         began = time.monotonic()

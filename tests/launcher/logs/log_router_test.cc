@@ -271,7 +271,8 @@ TEST_CASE("log router: half a million lines reach file and console, none lost") 
       beginnings[rank] = text;
       continue;
     }
-    const bool is_whole = text.rfind("step ", 0) == 0 && text.find(" of ") == text.size() - end.size();
+    const bool is_whole =
+        text.rfind("step ", 0) == 0 && text.find(" of ") == text.size() - end.size();
     whole += is_whole ? 1 : 0;
     broken += is_whole ? 0 : 1;
   }

@@ -81,6 +81,11 @@ class PlanTest(unittest.TestCase):
             runs = {stage.name: stage for stage in plan.main_part(ring, ALL)}
             self.assertEqual((runs["asan"].threads_only, runs["tsan"].threads_only), (False, ring == 1))
 
+    def test_only_ring_1_cuts_the_sanitizers_at_a_limit_of_time_and_nothing_else(self):
+        for ring in (1, 2):
+            cut = [stage.name for stage in plan.main_part(ring, ALL) if getattr(stage, "may_be_cut", False)]
+            self.assertEqual(cut, ["asan", "tsan"] if ring == 1 else [])
+
     def test_what_has_no_sandbox_must_say_that_its_result_is_never_reused(self):
         def breaches(*tags):
             return plan.reuse_breaches([Target("//a:t", "sh_test", frozenset(tags))])

@@ -89,6 +89,12 @@ class EndingTest(unittest.TestCase):
     def test_the_tenth_is_named(self):
         self.assertIn("of --nightly this run had mutants", self.ending(1, tenth="mutants"))
 
+    def test_what_a_limit_of_time_has_cut_is_named(self):
+        stages = [StageResult("asan", 1.0, "not finished"), StageResult("tsan", 0.0, "not begun"), StageResult("two", 0.0, "passed")]
+        lines = report.ending(1, stages, [], [])
+        self.assertIn("cut short by a limit of time: asan, tsan; tools/test --nightly has all of it", lines)
+        self.assertFalse([line for line in self.ending(1) if "cut short" in line])
+
     def test_the_stages_have_a_table_of_their_times(self):
         self.assertEqual(self.ending(0)[:4], [
             "stages:", "  setup     1.0 s  passed", "  plain    61.5 s  passed", "  all      62.5 s"])

@@ -103,6 +103,15 @@ class SessionTest(unittest.TestCase):
         self.assertTrue(all(0 < limit <= session.plan.TENTH_S for limit in self.bazel.limits[1:]))
         self.assertEqual(sorted(self.bazel.limits[1:], reverse=True), self.bazel.limits[1:])
 
+    def test_what_a_landing_can_do_without_ends_with_its_time_and_nothing_else_does(self):
+        stages = [Tests("plain", ("//a:t",)), Tests("asan", ("//a:t",), may_be_cut=True), Command("two", ("two",), is_of_tenth=True)]
+        run = self.run_stages(stages, events=ran("//a:t"))
+        self.assertEqual(self.bazel.limits[:2], [None, None])
+        self.assertTrue(all(session.plan.TENTH_S < limit <= session.plan.LANDING_S for limit in self.bazel.limits[2:4]))
+        with mock.patch.object(session.plan, "LANDING_S", -1):
+            run = self.run_stages(stages, events=ran("//a:t"))
+        self.assertEqual((self.words(run), run.failed), ([("plain", "passed"), ("asan", "not begun"), ("two", "not begun")], []))
+
     def test_what_the_limit_leaves_no_time_for_is_not_begun(self):
         with mock.patch.object(session.plan, "TENTH_S", -1):
             run = self.run_stages([Command("one", ("one",), is_of_tenth=True), Command("two", ("two",))])
