@@ -249,7 +249,7 @@ void State::NoteRefusal(const NodeInfo& node, const std::string& why) {
   if (refused.size() == kNamedNodes) refused.erase(refused.begin());
   refused.push_back(
       {.host = NodeName(node), .why = why.substr(0, CharacterStart(why, kMaxRefusalText))});
-  needs_quorum = true;
+  needs_review = true;
 }
 
 }  // namespace ddprun::rendezvous

@@ -59,7 +59,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
     actions.push_back(TellToStop{.session = event.stamp.session, .reason = stop_reason});
   }
   NoteBack(member);
-  needs_quorum = true;
+  needs_review = true;
   has_newcomer = true;
   if (event.held) {
     AdoptRunning(now, event, is_unknown_round, member);
@@ -222,7 +222,7 @@ void State::On(TimePoint now, const SessionBroken& event) {
   if (member == nullptr) return;  // we closed it ourselves, or the node has left
   // What a stall left in our queue may be as old as the stall.
   if (now - stall_ended <= kBacklog) member->suspect_since = stall_began;
-  needs_quorum = true;
+  needs_review = true;
 }
 
 void State::EvictSilent(TimePoint now) {
@@ -276,7 +276,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
     }
   }
   unacknowledged.erase(id);
-  needs_quorum = true;
+  needs_review = true;
   const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;
   if (has_running_round && has_unfinished_seat) {
     DrainRound(now, DrainCause::kLoss, reason);

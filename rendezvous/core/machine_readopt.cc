@@ -1,6 +1,8 @@
 // How a round that an earlier coordinator sealed goes on under this one.
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/machine_state.h"
@@ -49,28 +51,51 @@ std::string State::FindContradiction(const NodeJoined& event) const {
     return absl::StrCat("node rank ", held.node_rank, " of ", held.node_count, ", ranks ",
                         held.first_rank, "..", end - 1, " of ", held.world_size);
   }
-  if (!IsThisRound(event.stamp)) return "";
-  int ranks = event.node.local_world_size;
-  const int others = static_cast<int>(seats.size() - seats.count(event.node.id));
-  for (const auto& [id, seat] : seats) {
-    if (id == event.node.id) continue;
-    const Assignment& other = seat.assignment;
-    if (other.node_count != held.node_count || other.world_size != held.world_size ||
-        other.restart_count != held.restart_count || other.max_restarts != held.max_restarts ||
-        other.master_addr != held.master_addr || other.master_port != held.master_port) {
-      return absl::StrCat("node ", id.value, " was told otherwise");
-    }
-    const bool is_below = held.node_rank < other.node_rank;
-    const bool is_apart = is_below ? end <= other.first_rank
-                                   : other.first_rank + seat.local_world_size <= held.first_rank;
-    if (held.node_rank == other.node_rank || !is_apart) {
-      return absl::StrCat("node ", id.value, " holds node rank ", other.node_rank,
-                          " and the ranks from ", other.first_rank, " on");
-    }
-    ranks += seat.local_world_size;
+  return IsThisRound(event.stamp) ? FindOverlap(event) : "";
+}
+
+std::string State::FindOverlap(const NodeJoined& event) const {
+  if (seats.empty()) return "";
+  const Assignment& held = *event.held;
+  const int end = held.first_rank + event.node.local_world_size;
+  // Those that are seated agree with each other.
+  const auto& [any_id, any_seat] = *seats.begin();
+  const Assignment& any = any_seat.assignment;
+  if (any.node_count != held.node_count || any.world_size != held.world_size ||
+      any.restart_count != held.restart_count || any.max_restarts != held.max_restarts ||
+      any.master_addr != held.master_addr || any.master_port != held.master_port) {
+    return absl::StrCat("node ", any_id.value, " was told otherwise");
   }
-  if (others + 1 > held.node_count) return "every place is held";
-  if (others + 1 == held.node_count && ranks != held.world_size) {
+  if (const auto own = seats.find(event.node.id); own != seats.end()) {
+    const Seat& before = own->second;
+    const bool is_same = before.assignment.node_rank == held.node_rank &&
+                         before.assignment.first_rank == held.first_rank &&
+                         before.local_world_size == event.node.local_world_size;
+    return is_same ? ""
+                   : absl::StrCat("it held node rank ", before.assignment.node_rank, " before");
+  }
+  const auto overlap = [](const NodeId& id, const Assignment& other) {
+    return absl::StrCat("node ", id.value, " holds node rank ", other.node_rank,
+                        " and the ranks from ", other.first_rank, " on");
+  };
+  const auto above = seat_of_rank.lower_bound(held.node_rank);
+  if (above != seat_of_rank.end()) {
+    const Assignment& other = seats.at(above->second).assignment;
+    if (other.node_rank == held.node_rank || other.first_rank < end) {
+      return overlap(above->second, other);
+    }
+  }
+  if (above != seat_of_rank.begin()) {
+    const NodeId& id = std::prev(above)->second;
+    const Seat& below = seats.at(id);
+    if (below.assignment.first_rank + below.local_world_size > held.first_rank) {
+      return overlap(id, below.assignment);
+    }
+  }
+  const int count = static_cast<int>(seats.size()) + 1;
+  const int ranks = seated_ranks + event.node.local_world_size;
+  if (count > held.node_count) return "every place is held";
+  if (count == held.node_count && ranks != held.world_size) {
     return absl::StrCat("its nodes have ", ranks, " of ", held.world_size, " ranks");
   }
   return "";
@@ -94,7 +119,7 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
 
 void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   StopRunning(absl::StrCat("round ", round.value, " is over"));
-  seats.clear();
+  ClearSeats();
   ForgetOldRanks();
   ForgetFailures();
   gone.clear();
@@ -134,9 +159,23 @@ void State::TakeSeat(const Assignment& assignment, Member& member) {
   member.previous_rank = assignment.node_rank;
   member.awaited_until.reset();
   // Said again over a new session it changes nothing: what the node has reported stays.
-  seats.try_emplace(member.info.id, Seat{.assignment = assignment,
-                                         .local_world_size = member.info.local_world_size,
-                                         .store_port = member.info.store_port});
+  const bool is_new =
+      seats
+          .try_emplace(member.info.id, Seat{.assignment = assignment,
+                                            .local_world_size = member.info.local_world_size,
+                                            .store_port = member.info.store_port})
+          .second;
+  if (!is_new) return;
+  seat_of_rank[assignment.node_rank] = member.info.id;
+  seated_ranks += member.info.local_world_size;
+}
+
+void State::ClearSeats() {
+  seats.clear();
+  seat_of_rank.clear();
+  seated_ranks = 0;
+  succeeded_seats = 0;
+  has_success = false;
 }
 
 void State::EndReadopting(TimePoint now) {

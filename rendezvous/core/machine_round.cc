@@ -19,10 +19,10 @@ bool IsCloserToCause(const DatedFailure& a, const DatedFailure& b) {
 
 }  // namespace
 
-// A review looks at every node. Where thousands join at once, each of them would cost one: what
-// they change together is looked at together, 100 ms later at most.
+// Where thousands join at once, each of them would cost a review: what they change together is
+// looked at together, 100 ms later at most.
 Duration State::ReviewPause(size_t nodes) {
-  constexpr size_t kFew = 1000;
+  constexpr size_t kFew = 250;
   constexpr Duration kOfEach = std::chrono::microseconds(10);
   constexpr Duration kLongest = std::chrono::milliseconds(100);
   if (nodes <= kFew) return Duration{0};
@@ -37,8 +37,9 @@ TimePoint State::DateOf(TimePoint now, Duration age) const {
 void State::ReviewQuorum(TimePoint now) {
   const bool time_matters = (quorum.retry_at.has_value() && now >= *quorum.retry_at) ||
                             (JoinDeadline().has_value() && now >= *JoinDeadline());
-  if (!time_matters && (!needs_quorum || now < next_review)) return;
-  needs_quorum = false;
+  if (!time_matters && (!needs_review || now < next_review)) return;
+  ++reviews;
+  needs_review = false;
   next_review = now + ReviewPause(members.members().size());
   TimePoint held_until = std::max(hold_until, restart_hold_until);
   if (AwaitsHolders()) held_until = std::max(held_until, readopt_until);
@@ -141,6 +142,8 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
   name_cause_at = cause == DrainCause::kLoss ? now
                   : IsCauseWanted()          ? now + kPeersWord
                                              : now + policy.first_cause_window;
+  needs_review = true;
+  next_review = now;
   needs_telling = true;
   StopRunning(reason);
 }
@@ -172,13 +175,6 @@ void State::ForgetFailures() {
 bool State::IsCauseWanted() const {
   return phase == Phase::kDraining && drain_cause == DrainCause::kFailure &&
          first_failure.has_value() && MayFollow(first_failure->report);
-}
-
-bool State::IsFinishing() const {
-  if (!stop_reason.empty()) return true;
-  return std::ranges::any_of(seats, [](const auto& entry) {
-    return entry.second.first_success.has_value() || entry.second.succeeded_at.has_value();
-  });
 }
 
 bool State::HasRoom() const {
@@ -223,6 +219,7 @@ void State::On(TimePoint now, const WorkersFailed& event) {
   if (has_own_cause && (!own_cause.has_value() || failure.date < own_cause->date)) {
     own_cause = failure;
   }
+  needs_review = true;
   if (phase != Phase::kDraining) {
     DrainRound(now, DrainCause::kFailure, FailureText(event.report));
   }
@@ -234,6 +231,7 @@ void State::On(TimePoint now, const FirstWorkerSucceeded& event) {
   Seat& seat = seats[member->info.id];
   if (!seat.first_success.has_value()) {
     seat.first_success = EarlyExit{.rank = event.rank, .date = DateOf(now, event.age)};
+    has_success = needs_review = true;
   }
   if (phase != Phase::kDraining) needs_telling = true;
 }
@@ -245,14 +243,13 @@ void State::On(TimePoint now, const WorkersSucceeded& event) {
   Seat& seat = seats[member->info.id];
   if (seat.succeeded_at.has_value()) return;
   seat.succeeded_at = now;
-  needs_telling = true;
+  ++succeeded_seats;
+  has_success = needs_telling = true;
   CloseIfAllSucceeded(now);
 }
 
 void State::CloseIfAllSucceeded(TimePoint now) {
-  const bool have_all_succeeded = std::ranges::all_of(
-      seats, [](const auto& entry) { return entry.second.succeeded_at.has_value(); });
-  if (!have_all_succeeded || IsMissingSeats()) return;
+  if (succeeded_seats < seats.size() || IsMissingSeats()) return;
   const Assignment& any = seats.begin()->second.assignment;
   CloseJob(now, {.exit_code = 0,
                  .reason = absl::StrCat("all ", Counted(any.world_size, "rank"), " on ",
@@ -300,7 +297,15 @@ bool State::AwaitsPeersWord(TimePoint now) const {
   });
 }
 
-void State::EndDraining(TimePoint now) {
+void State::ReviewDrain(TimePoint now) {
+  if (now < review_by && (!needs_review || now < next_review)) return;
+  ++reviews;
+  needs_review = false;
+  next_review = now + ReviewPause(members.members().size());
+  review_by = now + kTick;  // whether all are quiet is not dated
+  for (const TimePoint at : {name_cause_at, drained_at + kPeersWord, readopt_until}) {
+    if (at > now) review_by = std::min(review_by, at);
+  }
   // A node that has joined again said before all it had to say of the round.
   if (now < name_cause_at && MayMoreBeReported()) return;
   if (AwaitsPeersWord(now)) return;
@@ -321,8 +326,8 @@ void State::OpenRound(TimePoint now) {
   forming = {.is_first = false, .opened_at = now};
   below_minimum_since.reset();
   ForgetFailures();
-  seats.clear();
-  needs_quorum = true;
+  ClearSeats();
+  needs_review = true;
 }
 
 }  // namespace ddprun::rendezvous

@@ -126,6 +126,7 @@ struct RendezvousMachine::State {
   TimePoint stall_ended;
   std::vector<Action> actions;    // of the step in progress
   uint64_t ignored_messages = 0;  // stale, or from nobody we know
+  uint64_t reviews = 0;           // that looked at every node
 
   Round round_floor;  // coordinators of this job gave out rounds up to this one
   // There was an earlier coordinator: the first round waits for nodes that it gave one.
@@ -141,15 +142,22 @@ struct RendezvousMachine::State {
   TimePoint backoff_until;           // --restart_backoff
   std::vector<RefusedNode> refused;  // the latest, at most kNamedNodes
   QuorumVerdict quorum;
-  bool needs_quorum = true;
-  TimePoint next_review = TimePoint::min();
+
+  // kOpen, kDraining: a review looks at every node. One is due for what nodes have done...
+  bool needs_review = true;
+  TimePoint next_review = TimePoint::min();  // ...but not before, where they are many
+  TimePoint review_by;                       // kDraining: ...and for what time alone has done
 
   // kReadopting, kDraining while nodes are missing, and kOpen while others are awaited.
   TimePoint readopt_until;
   std::set<NodeId> back;  // nodes of a readopted round that have come; some may have left since
 
-  // kReadopting, kSealed, kDraining.
+  // kReadopting, kSealed, kDraining. The rest is counted from it, so that no event costs a walk.
   std::map<NodeId, Seat> seats;
+  std::map<int, NodeId> seat_of_rank;  // by node rank
+  int seated_ranks = 0;
+  size_t succeeded_seats = 0;  // all workers have
+  bool has_success = false;    // a rank has
 
   // kDraining.
   TimePoint drained_at;
@@ -254,6 +262,9 @@ struct RendezvousMachine::State {
   void BeginReadopting(TimePoint now, const Stamp& stamp);
   void NoteBack(const Member& member);
   void TakeSeat(const Assignment& assignment, Member& member);
+  void ClearSeats();
+  // What the seats beside it say against a held place.
+  std::string FindOverlap(const NodeJoined& event) const;
   void EndReadopting(TimePoint now);
   std::string MissingText() const;
   // Whether nodes of a round that was taken up, or of a newer one, may be on their way, and
@@ -274,7 +285,7 @@ struct RendezvousMachine::State {
   const DatedFailure& Cause() const;
   void ForgetFailures();
   // A rank of the round has exited 0, or all are asked to: nobody joins it any more.
-  bool IsFinishing() const;
+  bool IsFinishing() const { return !stop_reason.empty() || has_success; }
   // A node that comes now gets a new round for all.
   bool HasRoom() const;
   void On(TimePoint now, const WorkersFailed& event);
@@ -286,7 +297,8 @@ struct RendezvousMachine::State {
   bool MayMoreBeReported() const;
   bool AwaitsPeersWord(TimePoint now) const;
   bool IsCauseUncertain(TimePoint now) const;
-  void EndDraining(TimePoint now);
+  // Ends the drain once its cause is settled.
+  void ReviewDrain(TimePoint now);
   // What its end costs (machine_charge.cc).  REQUIRES: the round has drained, its cause is known.
   void ChargeFailure(TimePoint now);
   void ChargeLoss(TimePoint now);

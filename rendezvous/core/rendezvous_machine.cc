@@ -103,6 +103,7 @@ void State::ForgiveStall(TimePoint now) {
     if (at->has_value()) **at += lost;
   }
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
+  needs_review = true;
   needs_telling = true;
 }
 
@@ -123,7 +124,7 @@ void State::Advance(TimePoint now) {
   }
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
-  if (phase == Phase::kDraining) EndDraining(now);
+  if (phase == Phase::kDraining) ReviewDrain(now);
   if (phase == Phase::kOpen) ReviewQuorum(now);
   if (phase == Phase::kClosed) FinishWhenDone(now);
 }
@@ -142,11 +143,10 @@ std::optional<TimePoint> State::NextDeadline() const {
     consider(members.NextExpiry());
   }
   if (phase == Phase::kOpen) consider(quorum.retry_at);
-  if (phase == Phase::kOpen && needs_quorum) consider(next_review);
+  if ((phase == Phase::kOpen || phase == Phase::kDraining) && needs_review) consider(next_review);
   consider(JoinDeadline());
-  if (phase == Phase::kDraining) consider(name_cause_at);
-  const bool is_running_out = phase == Phase::kReadopting || phase == Phase::kDraining;
-  if (is_running_out && IsMissingSeats()) consider(readopt_until);
+  if (phase == Phase::kDraining) consider(review_by);
+  if (phase == Phase::kReadopting && IsMissingSeats()) consider(readopt_until);
   if (phase == Phase::kClosed) consider(end_at);
   if (needs_telling) consider(next_telling);
   return next;

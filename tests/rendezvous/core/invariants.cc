@@ -35,7 +35,13 @@ void CheckSeats(const State& state, Breaches& broken) {
   }
   std::set<int> node_ranks;
   bool have_all_succeeded = true;
+  int ranks = 0;
+  size_t succeeded = 0;
+  bool has_success = false;
   for (const auto& [id, seat] : state.seats) {
+    ranks += seat.local_world_size;
+    succeeded += seat.succeeded_at.has_value() ? 1 : 0;
+    has_success |= seat.succeeded_at.has_value() || seat.first_success.has_value();
     const Assignment& place = seat.assignment;
     if (place.instance != state.instance || place.epoch != state.epoch ||
         place.round != state.round) {
@@ -53,6 +59,10 @@ void CheckSeats(const State& state, Breaches& broken) {
     } else if (member->standing != Standing::kRunning) {
       broken.push_back(absl::StrCat("node ", id.value, " has a seat and does not run"));
     }
+  }
+  if (ranks != state.seated_ranks || succeeded != state.succeeded_seats ||
+      has_success != state.has_success || node_ranks.size() != state.seat_of_rank.size()) {
+    broken.push_back("what was counted of the seats is not what they say");
   }
   if (state.phase == Phase::kReadopting && (seats == 0 || !state.IsMissingSeats())) {
     broken.push_back("a round whose nodes are all back is not taken up");

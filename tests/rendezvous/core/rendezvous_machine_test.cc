@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/core/machine_state.h"
 #include "tests/rendezvous/core/builders.h"
 #include "tests/support/contains.h"
 
@@ -34,6 +35,46 @@ TEST_CASE("machine: of thousands that join at once nobody waits 100 ms, and few 
   CHECK(*next <= At(600ms));
   count(machine.Step(*next, TimePassed{}));
   CHECK(assigned == kNodes);
+}
+
+// The usual failure at size: a node dies and its peers fail of it. Until it is lost, the round
+// drains while all others beat.
+TEST_CASE("machine: while a suspect is awaited no heartbeat costs a look at all nodes") {
+  constexpr uint64_t kNodes = 2000;
+  Policy policy = TestPolicy(kNodes, kNodes);
+  policy.max_restarts = 1;
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  std::vector<Assign> places;
+  for (uint64_t i = 1; i <= kNodes; ++i) {
+    machine.Step(At(0s), Join(policy, "n" + std::to_string(i), i));
+  }
+  for (auto at = 0ms; places.empty(); at += 10ms) {
+    places = Only<Assign>(machine.Step(At(at), TimePassed{}));
+  }
+  const auto stamp = [&](uint64_t session) {
+    return Stamp{SessionId{session}, Epoch{1}, Round{1}, kTestJob};
+  };
+  machine.Step(At(2s), SessionBroken{SessionId{kNodes}});
+  WorkersFailed failed{.stamp = stamp(places[0].session.value), .report = {}, .age = 5ms};
+  failed.report.rank = places[0].assignment.first_rank;
+  failed.report.message = "exit code 1";
+  REQUIRE(Only<Drain>(machine.Step(At(2001ms), failed)).size() == kNodes - 1);
+  const State& state = MachineInspector::Look(machine);
+  REQUIRE(state.phase == Phase::kDraining);
+  const uint64_t before = state.reviews;
+  const auto beat = [&](int second) {
+    for (uint64_t i = 1; i < kNodes; ++i) {
+      machine.Step(At(std::chrono::seconds(second) + std::chrono::microseconds(400 * i)),
+                   HeartbeatReceived{stamp(i)});
+    }
+  };
+  for (int second = 3; second < 9; ++second) beat(second);
+  CHECK(state.phase == Phase::kDraining);
+  CHECK(state.reviews - before <= 12);
+  beat(9);
+  beat(10);  // the suspect's time is over, and it is the cause
+  CHECK(state.phase == Phase::kOpen);
+  CHECK(state.drain_cause == DrainCause::kLoss);
 }
 
 TEST_CASE("machine: the next round names the lost node, and not what failed of its loss") {
@@ -232,6 +273,7 @@ TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes")
   for (int i = 1; i <= kNodes; ++i) {
     messages += machine.Step(At(i * 1ms), Join(policy, "n" + std::to_string(i), i)).size();
   }
+  messages += machine.Step(At(kNodes * 1ms + 100ms), TimePassed{}).size();
   CHECK(machine.current().round == Round{1});
   // One word and one assignment each, and what was said again at the one-second marks.
   CHECK(messages <= 4 * kNodes);

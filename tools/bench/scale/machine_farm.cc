@@ -110,6 +110,33 @@ class Farm {
     Feed(TimePassed{});
     Tell("a worker fails, all are told to stop", 1);
   }
+  // The usual failure: a node dies, peers fail of it, and all others stop and wait for its end.
+  void Die() {
+    Begin();
+    const size_t dead = nodes_.size() - 1;
+    Feed(SessionBroken{nodes_[dead].hello.stamp.session, /*is_by_peer=*/true});
+    for (size_t who = 0; who < dead && who < kPeers; ++who) {
+      FailureReport report{.node = nodes_[who].hello.node.id,
+                           .rank = nodes_[who].held.first_rank,
+                           .left_peer = nodes_[dead].held.first_rank};
+      Feed(WorkersFailed{.stamp = Stamp(who), .report = report});
+    }
+    const Duration step = Duration(std::chrono::seconds(1)) / static_cast<int64_t>(nodes_.size());
+    const TimePoint end = now_ + policy_.evict_after + std::chrono::seconds(1);
+    size_t events = 0;
+    for (; now_ < end; ++events) {
+      Tick(step);
+      const size_t i = events % dead;
+      if (events < dead) {
+        NodeJoined again = nodes_[i].hello;
+        again.stamp = Stamp(i);
+        Feed(again);
+      } else {
+        Feed(HeartbeatReceived{Stamp(i)});
+      }
+    }
+    Tell("a node dies, peers fail of it, the others join again", events);
+  }
   void Lose() {
     Begin();
     Feed(SessionBroken{nodes_.back().hello.stamp.session, /*is_by_peer=*/true});
@@ -201,6 +228,7 @@ class Farm {
     std::fflush(stdout);
   }
 
+  static constexpr size_t kPeers = 8;
   static constexpr Duration kSpan = std::chrono::milliseconds(50);
   const size_t width_;  // nodes behind a connection
   int64_t spans_ = 0;
@@ -235,6 +263,8 @@ int main(int argc, char** argv) {
   farm.Beat();
   farm.Fail();
   farm.Join("all join again, the next round is sealed", per_second);
+  farm.Die();
+  farm.Join("it is back, the next round is sealed", per_second);
   farm.Lose();
   return 0;
 }
