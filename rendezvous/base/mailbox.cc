@@ -35,6 +35,11 @@ bool Mailbox::RunFor(Duration wait) {
   return !is_closed_;
 }
 
+bool Mailbox::is_empty() const {
+  const std::lock_guard lock(mutex_);
+  return tasks_.empty();
+}
+
 HelperThread::HelperThread(Duration patience, const Clock& clock)
     : patience_(patience), clock_(clock) {
   const auto end = std::make_shared<std::promise<void>>();

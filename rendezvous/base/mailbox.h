@@ -29,9 +29,10 @@ class Mailbox {
   // Waits for tasks, for `wait` at most, and runs those that have come. False: it was closed, and
   // all is done.
   bool RunFor(Duration wait = kLongestWait);
+  bool is_empty() const;
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool is_closed_ = false;

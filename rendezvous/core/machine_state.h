@@ -21,7 +21,9 @@ namespace ddprun::rendezvous {
 inline constexpr Duration kTick = std::chrono::seconds(1);
 // ...so a longer gap between steps is time in which the coordinator itself did not run.
 inline constexpr Duration kStall = std::chrono::seconds(2);
-// What waited in our queue meanwhile is read within this.
+// What waits in our queue for so long shows that this process lags.
+inline constexpr Duration kLag = std::chrono::seconds(1);
+// What waited in our queue while it did not run is read within this.
 inline constexpr Duration kBacklog = std::chrono::milliseconds(100);
 // Waiting nodes hear of a changed reason at most this often: a thousand nodes that join one after
 // the other must not cost a million messages.
@@ -124,9 +126,10 @@ struct RendezvousMachine::State {
   TimePoint last_step;
   TimePoint stall_began;  // the latest time in which the coordinator itself did not run
   TimePoint stall_ended;
-  std::vector<Action> actions;    // of the step in progress
-  uint64_t ignored_messages = 0;  // stale, or from nobody we know
-  uint64_t reviews = 0;           // that looked at every node
+  TimePoint next_lag = TimePoint::min();  // when one is noted again: to note it takes a walk
+  std::vector<Action> actions;            // of the step in progress
+  uint64_t ignored_messages = 0;          // stale, or from nobody we know
+  uint64_t reviews = 0;                   // that looked at every node
 
   Round round_floor;  // coordinators of this job gave out rounds up to this one
   // There was an earlier coordinator: the first round waits for nodes that it gave one.
@@ -202,6 +205,7 @@ struct RendezvousMachine::State {
   // The driver's loop (rendezvous_machine.cc).
   void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
+  void NoteLag(TimePoint now, Duration lag);
   void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp); }
   // What is asked and answered is the desk's (question_desk.h), and shows that the node lives.
   void On(TimePoint now, const QuestionAsked& event) { Hear(now, event.stamp); }

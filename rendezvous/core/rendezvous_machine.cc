@@ -25,6 +25,8 @@ std::vector<Action> RendezvousMachine::Step(TimePoint now, const Event& event) {
   return std::exchange(state_->actions, {});
 }
 
+void RendezvousMachine::NoteLag(TimePoint now, Duration lag) { state_->NoteLag(now, lag); }
+
 std::optional<TimePoint> RendezvousMachine::NextDeadline() const { return state_->NextDeadline(); }
 
 Stamp RendezvousMachine::current() const {
@@ -105,6 +107,12 @@ void State::ForgiveStall(TimePoint now) {
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
   needs_review = true;
   needs_telling = true;
+}
+
+void State::NoteLag(TimePoint now, Duration lag) {
+  if (lag < std::min(kLag, policy.evict_after / 4) || now < next_lag) return;
+  next_lag = now + std::min(kLag, policy.evict_after / 4);
+  members.GrantAmnesty(now, members.return_time());
 }
 
 Member* State::Hear(TimePoint now, const Stamp& stamp) {

@@ -27,6 +27,10 @@ class RendezvousMachine {
 
   // Applies one event. Same history, same actions, same order.  REQUIRES: now never decreases.
   std::vector<Action> Step(TimePoint now, const Event& event);
+  // What is heard now has waited for `lag` in this process. What others have said waits as well, so
+  // a lag of a second, or of a quarter of evict_after, makes nobody lost by silence.
+  // REQUIRES: as Step.
+  void NoteLag(TimePoint now, Duration lag);
   // When Step(now, TimePassed{}) would next act.
   std::optional<TimePoint> NextDeadline() const;
 

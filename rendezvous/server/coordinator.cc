@@ -137,7 +137,8 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       const TimePoint now = clock().Now();
       if (memory_ != nullptr) memory_->Look(now);
       const std::optional<TimePoint> deadline = machine_.NextDeadline();
-      if (deadline && *deadline <= now) StepMachine(now, TimePassed{});
+      // What was said by then is heard first.
+      if (deadline && *deadline <= now && mailbox_.is_empty()) StepMachine(now, TimePassed{});
       const std::optional<TimePoint> patience = desk_.NextDeadline();
       if (patience && *patience <= now) desk_.TimePassed(now, ToSessions(now));
     }
@@ -155,6 +156,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     if (is_break) Forget(id);
     const TimePoint now = clock().Now();
     AddWait(now - posted, event);  // for our turn above all
+    machine_.NoteLag(now, now - posted);
     StepMachine(now, event);
     AskDesk(now, id, event);
     if (session != nullptr && !is_break) session->Processed(current(), event);

@@ -45,7 +45,10 @@ void Checker::OnFault(const Fault& fault) {
   const bool is_coordinators =
       fault.kind == FaultKind::kCutCoordinator || fault.kind == FaultKind::kPauseCoordinator ||
       fault.kind == FaultKind::kKillCoordinator || fault.kind == FaultKind::kLoseFile;
-  const bool is_etcds = fault.kind == FaultKind::kSilentEtcd || fault.kind == FaultKind::kSlowEtcd;
+  // A coordinator that lags is no reason to stop any round.
+  const bool is_etcds = fault.kind == FaultKind::kSilentEtcd ||
+                        fault.kind == FaultKind::kSlowEtcd ||
+                        fault.kind == FaultKind::kLagCoordinator;
   if (is_etcds || fault.kind == FaultKind::kCutFromEtcd) {
     // No round's: it goes on without a coordinator.
     const TimePoint now = timeline_.now();

@@ -183,6 +183,7 @@ void Cluster::Strike(const Fault& fault) {
   switch (fault.kind) {
     case FaultKind::kCutCoordinator:
     case FaultKind::kPauseCoordinator:
+    case FaultKind::kLagCoordinator:
     case FaultKind::kKillCoordinator:
     case FaultKind::kLoseFile:
       if (scenario_.is_elected) return StrikeLeader(fault);
@@ -310,6 +311,9 @@ void Cluster::StrikeCoordinator(const Fault& fault) {
   SimCoordinator* coordinator = Listening();
   if (coordinator == nullptr) return;
   const Duration duration = UndoneAt(fault) - fault.at;
+  if (fault.kind == FaultKind::kLagCoordinator) {
+    return coordinator->Lag(std::chrono::milliseconds(fault.detail), timeline_.now() + duration);
+  }
   if (fault.kind == FaultKind::kPauseCoordinator) {
     if (coordinator->is_paused()) return;
     coordinator->Pause();

@@ -36,6 +36,8 @@ const char* FaultName(FaultKind kind) {
       return "the user stops the job on";
     case FaultKind::kPauseCoordinator:
       return "stop the coordinator";
+    case FaultKind::kLagCoordinator:
+      return "slow the coordinator";
     case FaultKind::kKillCoordinator:
       return "kill the coordinator";
     case FaultKind::kLoseFile:
@@ -62,6 +64,9 @@ std::string Describe(const Fault& fault) {
     case FaultKind::kPauseCoordinator:
     case FaultKind::kSlowEtcd:
       return absl::StrCat(text, " for ", Seconds(fault.duration));
+    case FaultKind::kLagCoordinator:
+      return absl::StrCat(text, " to ", fault.detail, " ms a message for ",
+                          Seconds(fault.duration));
     case FaultKind::kSilentEtcd:
       return absl::StrCat(text, " for ", Seconds(fault.duration),
                           fault.detail == 1 ? ", its leases then begin anew" : "");
@@ -109,6 +114,9 @@ std::string Describe(const Scenario& scenario) {
       scenario.is_elected ? "elected"
       : scenario.is_apart ? "apart"
                           : "in n0",
+      scenario.names_take > Duration{0}
+          ? absl::StrCat(", names take ", Seconds(scenario.names_take))
+          : "",
       scenario.is_one_host ? ", one machine" : "", scenario.has_next_job ? ", a next job" : "",
       scenario.keeps_file ? " with a file" : " without a file", "\nlast call ",
       Seconds(policy.last_call), ", join timeout ", Seconds(policy.join_timeout), ", evict after ",

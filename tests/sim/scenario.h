@@ -25,6 +25,7 @@ enum class FaultKind {
   kKillAgent,         // SIGKILL; started again after `duration`, unless that is 0
   kSignalAgent,       // SIGTERM; a second one after `duration`, unless that is 0
   kPauseCoordinator,  // of one that runs apart
+  kLagCoordinator,    // each thing that comes takes it `detail` milliseconds
   kKillCoordinator,   // likewise; started again after `duration`
   kLoseFile,          // likewise, and its file is lost
   kOrderStop,         // `ddprun stop` on a node; `detail` 1: after the step, 2: now
@@ -70,6 +71,7 @@ struct Scenario {
   Duration min_delay{0};
   Duration max_delay{0};
   Duration spike{0};
+  Duration names_take{0};  // a resolver's answer
   // What a round's workers do when nothing goes wrong, and by how much they end apart.
   Duration work{0};
   Duration skew{0};

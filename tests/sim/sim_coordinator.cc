@@ -109,16 +109,25 @@ void SimCoordinator::WhenGreeting(std::function<void()> then) {
 }
 
 void SimCoordinator::InTurn(std::function<void()> work) {
-  turns_.push_back(std::move(work));
+  TimePoint at = timeline_.now();
+  if (!turns_.empty()) at = std::max(at, turns_.back().heard_at);
+  if (timeline_.now() < lags_until_) at += lag_;
+  turns_.push_back({at, std::move(work)});
   TakeTurns();
+  if (at > timeline_.now()) timeline_.At(at, [this] { Enter([this] { TakeTurns(); }); });
 }
 
 void SimCoordinator::TakeTurns() {
-  while (!turns_.empty() && MayTell()) {
-    const std::function<void()> work = std::move(turns_.front());
+  while (!turns_.empty() && turns_.front().heard_at <= timeline_.now() && MayTell()) {
+    const std::function<void()> work = std::move(turns_.front().work);
     turns_.pop_front();
     if (!has_ended_) work();
   }
+}
+
+void SimCoordinator::Lag(Duration lag, TimePoint until) {
+  lag_ = lag;
+  lags_until_ = until;
 }
 
 void SimCoordinator::Pause() {
@@ -188,6 +197,7 @@ void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
     InTurn([this, id = stream->session, posted = now(), numbered, sequence = up.sequence] {
       Event aged = numbered;
       rendezvous::AddWait(now() - posted, aged);
+      machine_->NoteLag(now(), now() - posted);
       Apply(id, aged, sequence);
     });
   });
@@ -266,8 +276,9 @@ void SimCoordinator::AfterWork() {
   // Without a turn nothing is due: it comes with etcd's word.
   if (!MayTell()) return ArmTimer(std::nullopt);
   const std::optional<TimePoint> deadline = machine_->NextDeadline();
-  if (deadline && *deadline <= now()) StepMachine(rendezvous::TimePassed{});
-  ArmTimer(machine_->NextDeadline());
+  // What was said by then is heard first.
+  if (deadline && *deadline <= now() && turns_.empty()) StepMachine(rendezvous::TimePassed{});
+  ArmTimer(turns_.empty() ? machine_->NextDeadline() : std::nullopt);
 }
 
 }  // namespace ddprun::sim

@@ -63,6 +63,8 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   // `then` happens in the process once it greets: now, or when it is continued, or never.
   void WhenGreeting(std::function<void()> then);
 
+  // To hear one thing of what comes until then takes it `lag`.
+  void Lag(Duration lag, TimePoint until);
   void Pause() override;
   void Resume() override;
   void Die() override;
@@ -100,7 +102,13 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   TimePoint written_at_;                       // when the last record is in the file
   bool is_taken_up_ = false;                   // an earlier coordinator's job
   std::unique_ptr<SimLeadership> leadership_;  // null: not by etcd
-  std::deque<std::function<void()>> turns_;
+  struct Turn {
+    TimePoint heard_at;  // on the timeline
+    std::function<void()> work;
+  };
+  std::deque<Turn> turns_;
+  Duration lag_{0};
+  TimePoint lags_until_;
   std::vector<std::function<void()>> greetings_;  // that wait for its beginning
 };
 

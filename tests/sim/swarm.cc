@@ -147,6 +147,13 @@ void AdaptFaults(uint64_t seed, Scenario& scenario) {
   }
 }
 
+// By time.
+void Insert(const Fault& fault, std::vector<Fault>& faults) {
+  const auto later = std::upper_bound(faults.begin(), faults.end(), fault,
+                                      [](const Fault& a, const Fault& b) { return a.at < b.at; });
+  faults.insert(later, fault);
+}
+
 // In some runs, once. From a stream of its own: the others are as they would be without.
 void DrawStop(uint64_t seed, Scenario& scenario) {
   Random random(Mix(seed, 7));
@@ -156,9 +163,26 @@ void DrawStop(uint64_t seed, Scenario& scenario) {
   stop.kind = FaultKind::kOrderStop;
   stop.node = random.Between(0, static_cast<int>(scenario.nodes.size()) - 1);
   stop.detail = random.Chance(25) ? 1 : random.Chance(25) ? 2 : 0;
-  const auto later = std::upper_bound(scenario.faults.begin(), scenario.faults.end(), stop,
-                                      [](const Fault& a, const Fault& b) { return a.at < b.at; });
-  scenario.faults.insert(later, stop);
+  Insert(stop, scenario.faults);
+}
+
+// Likewise, of a coordinator that runs apart.
+void DrawLag(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 11));
+  if (!scenario.is_apart || !random.Chance(25)) return;
+  Fault lag;
+  lag.at = TimePoint(random.Between(Duration(0), scenario.heal_at.time_since_epoch()));
+  lag.kind = FaultKind::kLagCoordinator;
+  lag.duration = seconds(random.Between(15, 60));
+  lag.detail = random.Between(800, 2900);
+  Insert(lag, scenario.faults);
+}
+
+// The name server is slow, or the first of several is dead, in some runs without etcd.
+void DrawNames(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 12));
+  if (scenario.is_elected || !random.Chance(15)) return;
+  scenario.names_take = milliseconds(random.Between(5, 5000));
 }
 
 // In some runs, from a stream of its own as well.
@@ -218,6 +242,8 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   scenario.faults = DrawFaults(random, scenario);
   if (is_elected) AdaptFaults(seed, scenario);
   DrawStop(seed, scenario);
+  DrawLag(seed, scenario);
+  DrawNames(seed, scenario);
   DrawLimits(seed, scenario.policy);
   // Whatever the state at the time of healing: a few rounds, each with its waits.
   const rendezvous::Policy& policy = scenario.policy;

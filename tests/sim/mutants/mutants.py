@@ -1,4 +1,4 @@
-"""The fourteen faults that the simulator must find.
+"""The fifteen faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
@@ -29,8 +29,8 @@ MUTANTS = [
     {
         "name": "nodes are evicted for a time in which the coordinator did not run",
         "patches": [(CORE + "rendezvous_machine.cc",
-                     "  members.GrantAmnesty(now, members.return_time());\n",
-                     "  if (!MUTANT) members.GrantAmnesty(now, members.return_time());\n")],
+                     "in our queue.\n  members.GrantAmnesty(now, members.return_time());\n",
+                     "in our queue.\n  if (!MUTANT) members.GrantAmnesty(now, members.return_time());\n")],
     },
     {
         "name": "the loss of a node is charged to the budget",
@@ -105,5 +105,12 @@ MUTANTS = [
         "patches": [(ETCD + "leader_core.cc",
                      "  found_ = written_ = job->value;\n",
                      "  written_ = job->value;\n  if (!MUTANT) found_ = written_;\n")],
+    },
+    {
+        "name": "a coordinator that lags loses nodes",
+        "patches": [(CORE + "rendezvous_machine.cc",
+                     "policy.evict_after / 4);\n  members.GrantAmnesty(now, members.return_time());\n",
+                     "policy.evict_after / 4);\n"
+                     "  if (!MUTANT) members.GrantAmnesty(now, members.return_time());\n")],
     },
 ]
