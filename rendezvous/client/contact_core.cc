@@ -108,6 +108,10 @@ void ContactCore::Seek() {
   } else if (std::exchange(tries_host_, false) && MayHost()) {
     errand_ = Errand::kHost;
     Do(HostHere{.port = Port()});
+  } else if (std::exchange(goes_back_, false)) {
+    // A node has 2 s to come back, and a resolver may take longer.
+    errand_ = Errand::kWayBack;
+    Do(LookAtEndpoint{.port = Port(), .is_at_link = true});
   } else {
     errand_ = Errand::kLook;
     Do(LookAtEndpoint{.port = Port(), .is_port_here = hosts_ && !IsElected()});
@@ -116,10 +120,14 @@ void ContactCore::Seek() {
 
 void ContactCore::On(const Looked& look) {
   const Errand errand = std::exchange(errand_, Errand::kNone);
-  if (errand == Errand::kLook) NoteAnswer(look);
+  if (errand == Errand::kLook || errand == Errand::kWayBack) NoteAnswer(look);
   if (IsElected() && state_ == State::kLinked) return HearOfLeader(look);
   if (state_ != State::kSeeking) return;
   if (errand == Errand::kName) return JudgeName(look);
+  if (errand == Errand::kWayBack && look.outcome != Outcome::kOurs) {
+    attempt_at_ = now_;  // the name may lead elsewhere by now
+    return;
+  }
   const bool has_no_address =
       look.outcome == Outcome::kNoName || look.outcome == Outcome::kNameLater;
   if (!hosts_by_name_ && !has_no_address) hosts_ = look.is_this_host;

@@ -231,7 +231,7 @@ class ContactCore {
   State state() const { return state_; }
 
  private:
-  enum class Errand { kNone, kName, kLook, kHost };
+  enum class Errand { kNone, kName, kLook, kWayBack, kHost };
   using Outcome = Looked::Outcome;
 
   void On(const JoinCommand& command);
@@ -344,6 +344,7 @@ class ContactCore {
   bool is_name_checked_ = false;
   bool hosts_ = false;                     // the endpoint is this host's, as far as is known
   bool tries_host_ = false;                // the port may be free for us
+  bool goes_back_ = false;                 // the next look is where the link led
   size_t port_ = 0;                        // 0: the endpoint's, else one of more_ports
   size_t others_ports_ = 0;                // in a row up to this one, of others
   std::optional<TimePoint> taken_since_;   // the port of this host, by nobody known

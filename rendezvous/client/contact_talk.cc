@@ -284,6 +284,7 @@ void ContactCore::Break(const std::string& reason) {
   if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});
   LoseContact({.reason = reason});
   SeekAgain();
+  goes_back_ = !IsElected();
 }
 
 void ContactCore::End() {

@@ -96,7 +96,9 @@ void SimContact::Do(const rendezvous::CheckLocalName&) {
 
 void SimContact::Do(const rendezvous::LookAtEndpoint& action) {
   if (scenario_.is_elected) return LookByEtcd(action.is_key_only);
-  LookAtTarget();
+  // Where the link led is known without a resolver.
+  if (action.is_at_link || scenario_.names_take == Duration{0}) return LookAtTarget();
+  timeline_.After(scenario_.names_take, [this] { setup_.enter([this] { LookAtTarget(); }); });
 }
 
 void SimContact::LookByEtcd(bool is_key_only) {

@@ -121,6 +121,35 @@ TEST_CASE("sim: with etcd it keeps them in every seed while the leaders go and c
   CHECK(range.tally.restarts > often(30));
 }
 
+// Something resets a node's connection while the name server is slow.
+TEST_CASE("sim: whoever knows the way back needs no resolver for it") {
+  Scenario scenario = DrawScenario(1, 3);
+  scenario.is_apart = true;
+  scenario.is_one_host = scenario.has_next_job = false;
+  scenario.policy.is_static = false;
+  scenario.policy.min_nodes = scenario.policy.max_nodes = 3;
+  scenario.policy.max_restarts = 0;
+  scenario.names_take = seconds(5);
+  scenario.min_delay = std::chrono::microseconds(100);
+  scenario.max_delay = milliseconds(5);
+  scenario.spike = Duration{0};
+  scenario.work = seconds(40);
+  scenario.nodes.resize(3);
+  for (NodePlan& node : scenario.nodes) {
+    node.start = TimePoint{};
+    node.node_rank = -1;
+  }
+  const TimePoint at(seconds(20));
+  scenario.faults = {{.at = at, .kind = FaultKind::kBreakStream, .node = 1}};
+  scenario.heal_at = at + seconds(1);
+  const RunResult result = RunScenario(scenario, false);
+  for (const std::string& breach : result.breaches) MESSAGE(breach);
+  CHECK(result.breaches.empty());
+  CHECK(result.tally.rounds == 1);
+  CHECK(result.tally.losses == 0);
+  CHECK(result.tally.successes == 1);
+}
+
 TEST_CASE("sim: with etcd a seed runs alike every time") {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RunResult once = RunScenario(DrawScenario(seed, 0, true), false);

@@ -59,7 +59,7 @@ TEST_CASE("asides: without a link nothing is kept, and a link takes them with it
   ContactBench broken = AssignedBench();
   CHECK(broken.Step(Ask("one")) == "say question one");
   CHECK(broken.Step(Ask("two")) == "");
-  CHECK(broken.Step(kBroken) == "emit lost; look");
+  CHECK(broken.Lose(kBroken) == "emit lost; look");
   CHECK(broken.Step(AnswerCommand{1, "late"}) == "");
   CHECK(broken.Step(Saw(Outcome::kOurs)) == "open; say join held");
   CHECK(broken.Step(Said{}) == "say beat");
@@ -88,7 +88,7 @@ TEST_CASE("asides: the end of contact waits for none") {
 TEST_CASE("asides: an order to stop is said again over a new link, and behind the next join") {
   ContactBench bench = AssignedBench();
   CHECK(bench.Step(StopCommand{StopHow::kAfterStep, "x"}) == "say stop after step");
-  CHECK(bench.Step(kBroken) == "emit lost; look");
+  CHECK(bench.Lose(kBroken) == "emit lost; look");
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join held");
   CHECK(bench.Step(Said{}) == "say stop after step");
   CHECK(bench.Step(Heard{JobInstance{1, 2}, TellToStop{{}, "x"}}) ==

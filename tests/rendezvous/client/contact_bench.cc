@@ -88,6 +88,13 @@ std::string ContactBench::Step(const ContactEvent& event) {
   return line;
 }
 
+std::string ContactBench::Lose(const ContactEvent& end) {
+  const std::string did = Step(end);
+  const size_t knock = did.find("knock");
+  REQUIRE_MESSAGE(knock != std::string::npos, did);
+  return did.substr(0, knock) + Step(Looked{.outcome = Looked::Outcome::kUnreachable});
+}
+
 std::string ContactBench::Pass(Duration duration) {
   const TimePoint end = now + duration;
   std::string line;

@@ -15,6 +15,8 @@ class ContactBench {
 
   // The actions, each a word or a few: "look; host; open local; say join; emit lost (gone)".
   std::string Step(const ContactEvent& event);
+  // The link ends, and where it led nobody answers: what is done is told without that knock.
+  std::string Lose(const ContactEvent& end);
   // Lets time pass, deadline by deadline.
   std::string Pass(Duration duration);
 

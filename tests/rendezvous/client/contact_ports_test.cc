@@ -121,7 +121,7 @@ TEST_CASE("ports: who has met its coordinator looks for it there alone") {
   bench.Step(Saw(Outcome::kForeign));
   CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
   bench.Step(HearAssign(1));
-  CHECK(bench.Step(LinkEnded{}) == "emit lost; look 29401");
+  CHECK(bench.Lose(LinkEnded{}) == "emit lost; look 29401");
   for (const Outcome outcome : {Outcome::kRefused, Outcome::kForeign, Outcome::kClosed}) {
     bench.Step(Saw(outcome));
     CHECK(bench.Pass(seconds(1)) == "look 29401");

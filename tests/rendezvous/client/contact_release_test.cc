@@ -31,7 +31,7 @@ TEST_CASE("contact: a coordinator that compares no releases is not joined in ano
 
 TEST_CASE("contact: another release in the place of their coordinator ends no workers") {
   ContactBench bench = AssignedBench(Elsewhere(), /*is_apart=*/true);
-  bench.Step(kBroken);
+  bench.Lose(kBroken);
   CHECK(bench.Step(Saw(Outcome::kRefused)) == "emit lost (gone)");
   CHECK(bench.Pass(seconds(1)) == "look");
   Looked other = Saw(Outcome::kOtherRelease, "runs ddprun 9.0.0 (protocol 2)");
@@ -61,7 +61,7 @@ TEST_CASE("election: a leader of another protocol is not taken for gone, and end
 TEST_CASE("contact: an expired certificate proves nothing, and ends who waits") {
   Looked expired = Saw(Outcome::kExpired, "its certificate has expired");
   ContactBench bench = AssignedBench();
-  bench.Step(kBroken);
+  bench.Lose(kBroken);
   CHECK(bench.Step(expired) == "emit lost (for good)");
   CHECK(bench.text == expired.text);
   CHECK(bench.Pass(seconds(1)) == "look");

@@ -78,7 +78,7 @@ TEST_CASE("contact: a machine that answers neither data nor connects is lost at 
     CHECK(bench.text == "its machine has answered neither data nor connections for 10 s");
   }
   SUBCASE("the link has ended") {
-    CHECK(bench.Step(kBroken) == "emit lost; look");
+    CHECK(bench.Lose(kBroken) == "emit lost; look");
     bench.now += seconds(2);
     bench.Step(NoAnswer());
     CHECK(bench.Pass(seconds(1)) == Contains("emit lost (unanswered)"));
@@ -87,12 +87,12 @@ TEST_CASE("contact: a machine that answers neither data nor connects is lost at 
     CHECK(bench.Step(Saw(Outcome::kSilent, "no answer within 5 s")) == Contains("emit lost"));
   }
   SUBCASE("an expired certificate is a word of that machine") {
-    CHECK(bench.Step(kBroken) == "emit lost; look");
+    CHECK(bench.Lose(kBroken) == "emit lost; look");
     CHECK(bench.Step(Saw(Outcome::kExpired)) == "emit lost (for good)");
     CHECK(bench.Pass(seconds(4)) != Contains("unanswered"));
   }
   SUBCASE("what this machine lacks is no word on the other") {
-    CHECK(bench.Step(kBroken) == "emit lost; look");
+    CHECK(bench.Lose(kBroken) == "emit lost; look");
     bench.Step(Saw(Outcome::kClosed, "closed"));
     for (int i = 0; i < 20; ++i) {
       bench.Pass(seconds(2));
@@ -243,7 +243,7 @@ std::vector<std::function<ContactBench()>> AllStates() {
       [] { return AssignedBench(OnEndpoint()); },
       [] {
         ContactBench bench = AssignedBench(OnEndpoint());
-        bench.Step(kBroken);
+        bench.Lose(kBroken);
         bench.Step(JoinCommand{});
         return bench;
       },
