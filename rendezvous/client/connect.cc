@@ -264,12 +264,12 @@ class Client final : public RendezvousClient {
             absl::IsResourceExhausted(started)};
   }
 
-  void Do(const StopHosting&) {
+  void Do(const StopHosting& action) {
     const std::shared_ptr<Coordinator> coordinator = std::move(hosted_);
     if (coordinator == nullptr) return Post(HostStopped{});
     Send(
-        [coordinator] {
-          coordinator->Stop();
+        [coordinator, action] {
+          action.is_resigning ? coordinator->Resign() : coordinator->Stop();
           return HostStopped{};
         },
         [this](HostStopped stopped) { Feed(stopped); });

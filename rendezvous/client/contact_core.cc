@@ -334,8 +334,8 @@ void ContactCore::Fail(const std::string& message, RendezvousFailed::Kind kind) 
   Tell(RendezvousFailed{message, kind});
 }
 
-void ContactCore::StopHost() {
-  if (!std::exchange(is_stopping_host_, true)) Do(StopHosting{});
+void ContactCore::StopHost(bool is_resigning) {
+  if (!std::exchange(is_stopping_host_, true)) Do(StopHosting{is_resigning});
 }
 
 }  // namespace ddprun::rendezvous

@@ -172,8 +172,11 @@ struct LookAtEndpoint {
 struct HostHere {
   uint16_t port = 0;
 };
-// Allowed while another errand is under way.
-struct StopHosting {};
+// Allowed while another errand is under way. `is_resigning`: another coordinator has the job, or is
+// about to.
+struct StopHosting {
+  bool is_resigning = false;
+};
 // Opens a link to the coordinator of this process, or to the one that the last look found.
 struct OpenLink {
   bool is_local = false;
@@ -297,7 +300,7 @@ class ContactCore {
   // `text` identifies the wait. Where several alternate, each is told once a minute at most.
   void TellWait(const std::string& text, const std::string& reason);
   void Break(const std::string& reason);
-  void StopHost();
+  void StopHost(bool is_resigning = false);
 
   // This agent may become the coordinator where the port is free.
   bool MayHost() const;

@@ -95,7 +95,7 @@ void ContactCore::HearOfLeader(const Looked& look) {
 
 void ContactCore::On(const HostLost& lost) {
   if (!is_hosting_ || is_stopping_host_) return;
-  StopHost();
+  StopHost(/*is_resigning=*/true);
   if (state_ == State::kFound) return SeekAgain();
   if (state_ != State::kLinked) return;
   Do(CloseLink{});

@@ -364,8 +364,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options,
     coordinator->port_ = LocalPort(listening.sockets[0].get());
     if (!listening.is_everywhere) coordinator->hosts_ = options.listen->only;
   }
-  // Where it lives in an agent, which is about to end, and no successor in another one takes it up.
-  coordinator->forgets_deserted_ = !options.run_dir.empty() && !options.is_apart;
+  // Where it lives in an agent, which is about to end.
+  coordinator->forgets_deserted_ =
+      (!options.run_dir.empty() || options.memory != nullptr) && !options.is_apart;
   std::shared_ptr<JobMemory> memory = std::move(options.memory);
   if (memory == nullptr && !options.run_dir.empty()) {
     auto opened = JobFile::Open(std::move(options.run_dir), clock, std::move(options.on_file_lost));
@@ -409,6 +410,11 @@ void Coordinator::Stop() {
   const bool is_over = loop_->is_finished() || !loop_->has_begun() || is_deserted;
   if (memory != nullptr) is_over ? memory->Forget(kFileLimit) : memory->Leave(kFileLimit);
   door_.reset();
+}
+
+void Coordinator::Resign() {
+  forgets_deserted_ = false;
+  Stop();
 }
 
 bool Coordinator::has_job() const { return loop_->has_job(); }

@@ -88,8 +88,11 @@ class Coordinator {
   std::optional<Verdict> verdict() const;
   // The verdict's; kRendezvousExitCode where there is none.
   int exit_code() const;
-  // Closes the port and every session, then ends the thread. Idempotent.
+  // Closes the port and every session, then ends the thread. Idempotent. In an agent it first waits
+  // a second for the other nodes to leave: a job that all nodes have left is forgotten.
   void Stop();
+  // Stops at once, and leaves the job to the coordinator that took its place.
+  void Resign();
   // A node has joined, or the policy was given.  REQUIRES: Stop was called.
   bool has_job() const;
 

@@ -132,6 +132,26 @@ TEST_CASE("etcd: of a job whose agents were all killed nothing is left when its 
   CHECK(etcd.Ctl({"lease", "list"}) == "found 0 leases\n");
 }
 
+TEST_CASE("etcd: a job that is stopped as a whole leaves the next one of its id no restarts") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  EtcdCluster etcd({.members = 1});
+  const std::vector<std::string> options = {"--max-restarts=3"};
+  EtcdJob job(etcd, "stopped");
+  job.StartNodes(2, "1:2", options);
+  job.AwaitWorkers(0, 2);
+  kill(job.job().PidOfRank(1), SIGKILL);
+  job.AwaitWorkers(1, 2);
+  for (size_t i = 0; i < job.size(); ++i) job.node(i).Signal(SIGTERM);
+  job.CheckAllEndWith(128 + SIGTERM);
+  CHECK(job.Keys() == "");
+  EtcdJob next(etcd, "stopped");
+  next.StartNodes(2, "1:2", options);
+  next.AwaitWorkers(0, 2);
+  next.Finish();
+  next.CheckAllEndWith(0);
+  CHECK_MESSAGE(next.Describe() != Contains("the coordinator was restarted"), next.Describe());
+}
+
 TEST_CASE(
     "etcd: an agent that leaves hands its place over, and the next job of the id is a new one") {
   if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);

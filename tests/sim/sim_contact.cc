@@ -191,9 +191,9 @@ void SimContact::HostByEtcd() {
                              }});
 }
 
-void SimContact::Do(const rendezvous::StopHosting&) {
+void SimContact::Do(const rendezvous::StopHosting& action) {
   if (scenario_.is_elected) {
-    return hosted_->EndThen([this] {
+    return hosted_->EndThen(action.is_resigning, [this] {
       setup_.enter([this] {
         hosted_ = nullptr;
         Give(rendezvous::HostStopped{});

@@ -64,7 +64,7 @@ class SimContact {
   void Do(const rendezvous::CheckLocalName&);
   void Do(const rendezvous::LookAtEndpoint&);
   void Do(const rendezvous::HostHere&);
-  void Do(const rendezvous::StopHosting&);
+  void Do(const rendezvous::StopHosting& action);
   void Do(const rendezvous::OpenLink& action);
   void Do(const rendezvous::SayEvent& action);
   void Do(const rendezvous::CloseLink& action);

@@ -14,6 +14,7 @@ using rendezvous::Action;
 using rendezvous::Event;
 
 constexpr int kFirstPort = 10'000;
+constexpr Duration kDesertionPatience = std::chrono::seconds(1);
 
 void SetSession(Event& event, SessionId session) {
   std::visit(
@@ -165,18 +166,31 @@ void SimCoordinator::End() {
   network_.CloseAllOf(*this);
 }
 
-void SimCoordinator::EndThen(std::function<void()> then) {
+void SimCoordinator::EndThen(bool is_resigning, std::function<void()> then) {
   TakeTurns();
+  is_resigning_ = is_resigning;
+  ended_ = std::move(then);
+  const bool has_round = machine_->current().round != Round{};
+  if (is_resigning || !has_round || machine_->verdict() || !machine_->has_nodes()) return EndNow();
+  timeline_.At(clock_.WhenReads(now() + kDesertionPatience),
+               [this] { Enter([this] { EndNow(); }); });
+}
+
+void SimCoordinator::EndNow() {
+  const std::function<void()> then = std::exchange(ended_, nullptr);
+  if (then == nullptr) return;
   has_ended_ = true;
   sessions_.clear();
   network_.CloseAllOf(*this);
-  const bool has_begun = is_taken_up_ || machine_->current().round != Round{};
+  const bool has_round = machine_->current().round != Round{};
+  const bool is_deserted = has_round && !machine_->has_nodes() && !is_resigning_;
+  const bool has_begun = is_taken_up_ || has_round;
+  const bool is_over = machine_->is_finished() || !has_begun || is_deserted;
   using Ending = rendezvous::LeaderCore::Ending;
-  leadership_->End(machine_->is_finished() || !has_begun ? Ending::kForget : Ending::kLeave,
-                   [this, then = std::move(then)] {
-                     is_port_open_ = false;
-                     then();
-                   });
+  leadership_->End(is_over ? Ending::kForget : Ending::kLeave, [this, then] {
+    is_port_open_ = false;
+    then();
+  });
 }
 
 void SimCoordinator::HearUp(const StreamPtr& stream, const Up& up) {
@@ -272,6 +286,7 @@ void SimCoordinator::Write(const rendezvous::Record& record) {
 }
 
 void SimCoordinator::AfterWork() {
+  if (ended_ && !machine_->has_nodes()) EndNow();
   if (has_ended_ || machine_ == nullptr) return;
   // Without a turn nothing is due: it comes with etcd's word.
   if (!MayTell()) return ArmTimer(std::nullopt);

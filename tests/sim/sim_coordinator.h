@@ -57,8 +57,9 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   void Kill();
   // The orderly end: the port is closed, and so are the connections.
   void End();
-  // Likewise with etcd, where what it has there is seen to before the port is closed.
-  void EndThen(std::function<void()> then);
+  // Likewise with etcd, where what it has there is seen to before the port is closed. One that does
+  // not resign waits a second for the other nodes to leave, as Coordinator::Stop does.
+  void EndThen(bool is_resigning, std::function<void()> then);
 
   // `then` happens in the process once it greets: now, or when it is continued, or never.
   void WhenGreeting(std::function<void()> then);
@@ -83,6 +84,7 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   bool MayTell() const { return leadership_ == nullptr || leadership_->MayTell(); }
   void Apply(SessionId id, const rendezvous::Event& event, uint64_t sequence);
   void StepMachine(const rendezvous::Event& event);
+  void EndNow();
   void CarryOut(const rendezvous::Action& action);
   void Write(const rendezvous::Record& record);
   rendezvous::Stamp current() const;
@@ -98,6 +100,8 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   uint64_t last_session_ = 0;
   Random random_;
   bool has_ended_ = false;
+  bool is_resigning_ = false;
+  std::function<void()> ended_;  // set while it waits for the other nodes to leave
   bool is_port_open_ = true;
   TimePoint written_at_;                       // when the last record is in the file
   bool is_taken_up_ = false;                   // an earlier coordinator's job

@@ -71,7 +71,9 @@ struct ActionLine {
     return what + PortText(a.port);
   }
   std::string operator()(const HostHere& a) { return "host" + PortText(a.port); }
-  std::string operator()(const StopHosting&) { return "stop hosting"; }
+  std::string operator()(const StopHosting& action) {
+    return action.is_resigning ? "resign" : "stop hosting";
+  }
   std::string operator()(const OpenLink& a) { return a.is_local ? "open local" : "open"; }
   std::string operator()(const SayEvent& a) { return "say " + std::visit(SaidLine{}, a.event); }
   std::string operator()(const CloseLink& a) { return a.is_polite ? "half-close" : "close"; }

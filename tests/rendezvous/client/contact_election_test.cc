@@ -115,8 +115,7 @@ TEST_CASE("election: an answering leader costs etcd nothing") {
 
 TEST_CASE("election: a leader that is not it any more stops its coordinator, and no worker") {
   ContactBench bench = Leading();
-  CHECK(bench.Step(HostLost{"node b leads in its place"}) ==
-        "stop hosting; close; emit lost; look");
+  CHECK(bench.Step(HostLost{"node b leads in its place"}) == "resign; close; emit lost; look");
   CHECK(bench.text == "node b leads in its place");
   // Its own coordinator may stand until it has stopped.
   CHECK(bench.Step(SawLeader(Outcome::kOurs, "10.0.0.5:9")) == "");
@@ -127,8 +126,7 @@ TEST_CASE("election: a leader that is not it any more stops its coordinator, and
 
 TEST_CASE("election: a leader that lost its place while nobody leads comes back to it") {
   ContactBench bench = Leading();
-  CHECK(bench.Step(HostLost{"etcd has not renewed its lease"}) ==
-        "stop hosting; close; emit lost; look");
+  CHECK(bench.Step(HostLost{"etcd has not renewed its lease"}) == "resign; close; emit lost; look");
   CHECK(bench.Step(Saw(Outcome::kVacant)) == "");  // not while it stops
   bench.Step(HostStopped{});
   CHECK(bench.Pass(milliseconds(20)) == "look");
