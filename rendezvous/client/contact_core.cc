@@ -106,6 +106,7 @@ void ContactCore::Seek() {
     errand_ = Errand::kName;
     Do(CheckLocalName{});
   } else if (std::exchange(tries_host_, false) && MayHost()) {
+    took_refused_place_ |= is_leader_refusing_;  // it may get the place and not hear of it
     errand_ = Errand::kHost;
     Do(HostHere{.port = Port()});
   } else if (std::exchange(goes_back_, false)) {

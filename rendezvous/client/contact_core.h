@@ -273,7 +273,7 @@ class ContactCore {
   void JudgeAttempt(const Looked& look);
   // contact_election.cc, of kElected.
   bool IsElected() const { return options_.mode == ContactOptions::Mode::kElected; }
-  void JudgeLeader(const Looked& look);
+  void JudgeLeader(Looked look);
   // Of an agent whose coordinator, elsewhere, is silent: whether that leads still.
   void WatchLeader();
   std::optional<TimePoint> WatchAt() const;
@@ -356,7 +356,10 @@ class ContactCore {
   bool is_apart_ = false;                  // the coordinator that was found last
   std::string ip_;                         // where the last look was
   std::string leader_;                     // kElected: whose place the last look found
-  std::string trouble_;                    // of the last attempt
+  bool is_leader_refusing_ = false;        // ...and its machine refuses for it
+  // It stood for the place of a leader that refused, and has met no other leader since.
+  bool took_refused_place_ = false;
+  std::string trouble_;  // of the last attempt
   // What was told last, and what within the last minute: a text an attempt, which backs off.
   std::string told_;
   std::map<std::string, TimePoint> told_at_;

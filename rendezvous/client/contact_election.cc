@@ -4,6 +4,10 @@
 // did is over), or the word of the leader's own machine that nobody, or somebody else, listens
 // where the leader did. Anything else, silence above all, is waited out. Who then wants to lead
 // says at which revision it saw the key, so that of several etcd takes one.
+//
+// A refusal may come from elsewhere: from a firewall, or from this very machine if it has the
+// leader's address, too. Two such nodes would take the lead from each other in turns. So who took a
+// place by a refusal waits for the lease of the next leader, until it has met a leader.
 #include <algorithm>
 #include <random>
 
@@ -12,6 +16,11 @@
 
 namespace ddprun::rendezvous {
 namespace {
+
+constexpr char kRefusedAgain[] =
+    "; etcd says that it leads: give each node a --local-addr that the others reach, and see that "
+    "no "
+    "firewall refuses";
 
 bool IsNobodyThere(Looked::Outcome outcome) {
   switch (outcome) {
@@ -40,7 +49,10 @@ bool IsNobodyThere(Looked::Outcome outcome) {
 
 }  // namespace
 
-void ContactCore::JudgeLeader(const Looked& look) {
+void ContactCore::JudgeLeader(Looked look) {
+  is_leader_refusing_ = IsNobodyThere(look.outcome) && look.outcome != Outcome::kVacant;
+  const bool is_refused_again = is_leader_refusing_ && took_refused_place_;
+  if (is_refused_again) look.text += kRefusedAgain;
   trouble_ = look.text;
   if (look.outcome == Outcome::kBarred && !had_contact_ && !record_.is_assigned()) {
     return Fail(look.text);
@@ -59,7 +71,7 @@ void ContactCore::JudgeLeader(const Looked& look) {
   }
   if (loss_) LoseContact({.reason = look.text, .is_lasting = is_expired});
   SeekAgain();
-  tries_host_ = IsNobodyThere(look.outcome) && MayHost();
+  tries_host_ = IsNobodyThere(look.outcome) && !is_refused_again && MayHost();
   if (tries_host_) {
     attempt_at_ = now_;
   } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
@@ -90,6 +102,7 @@ void ContactCore::HearOfLeader(const Looked& look) {
                                    : absl::StrCat("etcd names ", look.place, " in its place")});
   SeekAgain();
   attempt_at_ = now_;
+  is_leader_refusing_ = false;
   tries_host_ = is_vacant && MayHost();
 }
 

@@ -174,6 +174,7 @@ void ContactCore::TellWait(const std::string& text, const std::string& reason) {
 
 void ContactCore::MakeContact() {
   if (std::exchange(has_contact_, true)) return;
+  if (!is_local_) took_refused_place_ = false;
   const bool is_other_leader = std::exchange(made_leader_, leader_) != leader_;
   if (!std::exchange(had_contact_, true) || is_other_leader) Tell(ContactMade{Place(ip_), false});
   backoff_.Reset();

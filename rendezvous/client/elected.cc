@@ -23,6 +23,14 @@ LeaderLook Saw(Looked::Outcome outcome, std::string text) {
   return look;
 }
 
+// Whether the answer came from this machine, in place of one that has the same address.
+bool IsOfNamesake(const Looked& seen, const Leader& leader) {
+  const bool is_others =
+      seen.outcome == Looked::Outcome::kRefused || seen.outcome == Looked::Outcome::kOtherRun ||
+      seen.outcome == Looked::Outcome::kForeign || seen.outcome == Looked::Outcome::kDistrusted;
+  return is_others && seen.is_this_host && leader.host != HostName();
+}
+
 Hosted AnswerOf(const absl::Status& status) {
   using Outcome = Hosted::Outcome;
   const std::string text(status.message());
@@ -70,6 +78,12 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
     at_leader.endpoint_port = leader->port;
     static_cast<LookResult&>(look) =
         LookAt(at_leader, /*is_port_here=*/false, resolve, identity, interrupt);
+  }
+  if (IsOfNamesake(look.seen, *leader)) {
+    return Saw(Looked::Outcome::kBarred,
+               absl::StrCat("node ", leader->host, " leads the job at ", leader->address,
+                            ", which is an address of this machine, too: give each node a "
+                            "--local-addr that only it has, and containers the host's network"));
   }
   look.seen.place = EndpointText(leader->address, leader->port);
   look.revision = (*key)->revision;

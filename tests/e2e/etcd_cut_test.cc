@@ -133,6 +133,60 @@ TEST_CASE("etcd: an agent that reaches only a member that is cut off says so, an
   CHECK(job.Keys() == "");
 }
 
+// An etcd on host 1, and two agents whose hosts have one address, by which each is to be reached.
+struct Namesakes {
+  explicit Namesakes(Hosts& hosts)
+      : etcd({.members = 1, .netns = {hosts.Name(1)}, .addresses = {hosts.Address(1)}}),
+        job(etcd, "namesakes") {
+    for (const int host : {2, 3}) hosts.AddAddress(host, kAddress);
+  }
+  static constexpr char kAddress[] = "10.77.0.100";
+  const std::vector<std::string> options = {std::string("--local-addr=") + kAddress,
+                                            "--rdzv-conf=join_timeout=8"};
+  EtcdCluster etcd;
+  EtcdJob job;
+};
+
+TEST_CASE(
+    "etcd: a node with the address of the leader's machine says so, and the leader leads on") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  std::string why;
+  const std::unique_ptr<Hosts> hosts = Hosts::Make(3, &why);
+  if (hosts == nullptr) return SkipTest(why);
+  Namesakes on(*hosts);
+  EtcdJob& job = on.job;
+  job.StartNode("2", on.options, {.netns = hosts->Name(2)});
+  REQUIRE_MESSAGE(job.node(0).WaitForErr(kHosts), job.Describe());
+  std::vector<std::string> argv = {
+      "/usr/bin/unshare", "--uts", "/bin/sh", "-c", "hostname other && exec \"$@\"", "sh",
+      Runfile("ddprun")};
+  const std::vector<std::string> words = job.Options("2", on.options);
+  argv.insert(argv.end(), words.begin(), words.end());
+  argv.push_back("/bin/true");
+  const auto other = job.job().RunProgram(argv, {.netns = hosts->Name(3)});
+  CHECK_MESSAGE(other->Wait() == 121, other->Describe());
+  CHECK_MESSAGE(
+      other->err() == Contains("leads the job at 10.77.0.100, which is an address of this "
+                               "machine, too: give each node a --local-addr"),
+      other->Describe());
+  CHECK(job.node(0).Wait() == 121);
+  CHECK_MESSAGE(job.Count(0, kHosts) == 1, job.Describe());
+}
+
+TEST_CASE("etcd: two machines with one address and one name do not take the lead in turns") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  std::string why;
+  const std::unique_ptr<Hosts> hosts = Hosts::Make(3, &why);
+  if (hosts == nullptr) return SkipTest(why);
+  Namesakes on(*hosts);
+  EtcdJob& job = on.job;
+  for (const int host : {2, 3}) job.StartNode("2", on.options, {.netns = hosts->Name(host)});
+  job.CheckAllEndWith(121);
+  CHECK_MESSAGE(job.Count(0, kHosts) + job.Count(1, kHosts) <= 3, job.Describe());
+  const std::string told = job.node(0).err() + job.node(1).err();
+  CHECK_MESSAGE(told == Contains("etcd says that it leads: give each node a --local-addr"), told);
+}
+
 // What `from` sends to `to` is lost on the way, and nobody is told.
 void Swallow(const Hosts& hosts, int from, int to, bool is_on) {
   REQUIRE(RunIp("-n " + hosts.Name(from) + " route " + (is_on ? "add" : "del") + " blackhole " +

@@ -39,9 +39,10 @@ void Checker::OnFault(const Fault& fault) {
   if (fault.kind == FaultKind::kOrderStop) return;  // no trouble: only the end that it asks for
   const bool is_lasting =
       fault.kind == FaultKind::kPauseAgent || fault.kind == FaultKind::kCutNode ||
-      fault.kind == FaultKind::kCutUp || fault.kind == FaultKind::kCutDown ||
-      fault.kind == FaultKind::kCutCoordinator || fault.kind == FaultKind::kPauseCoordinator ||
-      fault.kind == FaultKind::kKillCoordinator || fault.kind == FaultKind::kLoseFile;
+      fault.kind == FaultKind::kRefuse || fault.kind == FaultKind::kCutUp ||
+      fault.kind == FaultKind::kCutDown || fault.kind == FaultKind::kCutCoordinator ||
+      fault.kind == FaultKind::kPauseCoordinator || fault.kind == FaultKind::kKillCoordinator ||
+      fault.kind == FaultKind::kLoseFile;
   const bool is_coordinators =
       fault.kind == FaultKind::kCutCoordinator || fault.kind == FaultKind::kPauseCoordinator ||
       fault.kind == FaultKind::kKillCoordinator || fault.kind == FaultKind::kLoseFile;
@@ -59,6 +60,10 @@ void Checker::OnFault(const Fault& fault) {
   const Duration lasts = is_lasting ? fault.duration : Duration{0};
   const TimePoint now = timeline_.now();
   if (!is_coordinators) troubles_.push_back({fault.node, fault.kind, now, now + lasts});
+  if (fault.kind == FaultKind::kRefuse) {
+    const int next = (fault.node + 1) % static_cast<int>(scenario_.nodes.size());
+    troubles_.push_back({next, fault.kind, now, now + lasts});
+  }
   // Its node is cut off with it.
   if (is_coordinators && !scenario_.is_apart) {
     troubles_.push_back({0, fault.kind, now, now + lasts});
@@ -102,7 +107,11 @@ void Checker::OnCoordinatorStarted(int life, int host, bool has_memory) {
   coordinators_[life].host = host;
 }
 
-void Checker::OnPlaceTaken(int, bool has_record) {
+void Checker::OnPlaceTaken(AgentKey by, bool has_record, bool is_stolen) {
+  if (is_stolen && ++agents_[by].stolen_places > 1) {
+    Broken(
+        absl::StrCat("S18: ", NameOf(by), " takes the lead from living leaders again and again"));
+  }
   if (!led_since_.empty()) ++tally_.takeovers;
   led_since_.push_back(timeline_.now());
   found_record_ = has_record;
@@ -133,6 +142,8 @@ void Checker::OnAgentHeard(AgentKey key, const rendezvous::RendezvousEvent& even
   if (agent.is_dead) Broken(NameOf(key) + " hears although it is dead");
   if (const auto* concluded = std::get_if<rendezvous::Concluded>(&event)) {
     agent.verdict = concluded->verdict;
+  } else if (const auto* made = std::get_if<rendezvous::ContactMade>(&event)) {
+    if (!made->is_hosted_here) agent.stolen_places = 0;
   } else if (std::holds_alternative<rendezvous::ContactLost>(event)) {
     if (!agent.lost_since) agent.lost_since = timeline_.now();
   } else if (std::holds_alternative<rendezvous::ContactRestored>(event)) {

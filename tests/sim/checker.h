@@ -41,7 +41,7 @@ class Checker {
   void OnCoordinatorStarted(int life, int host, bool has_memory);
   void OnVerdictDurable(int life) { coordinators_[life].has_durable_verdict = true; }
   void OnRecordKept(int life, const rendezvous::Record& record);
-  void OnPlaceTaken(int life, bool has_record);
+  void OnPlaceTaken(AgentKey by, bool has_record, bool is_stolen);
   void OnStep(int life, TimePoint local, const rendezvous::RendezvousMachine& machine,
               const rendezvous::Event& event, const std::vector<rendezvous::Action>& actions);
   void OnAgentStarted(AgentKey key);
@@ -94,6 +94,7 @@ class Checker {
     std::optional<rendezvous::Verdict> verdict;
     std::optional<TimePoint> lost_since;
     std::optional<TimePoint> ordered_at;  // it told its coordinator to stop the job at once
+    int stolen_places = 0;                // of living leaders, since it met one elsewhere
   };
   struct CoordinatorNotes {
     std::map<SessionId, AgentKey> sessions;

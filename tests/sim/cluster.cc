@@ -9,6 +9,8 @@
 namespace ddprun::sim {
 namespace {
 
+// From a look at a leader to its place: three calls at three members, the last one carried out late.
+constexpr Duration kLongestCandidacy = std::chrono::seconds(20);
 constexpr uint64_t kMaxSteps = 1'000'000;  // a hundred times what a long run takes
 // ...of one of the nodes of a crowd, which its heartbeats alone come to.
 constexpr uint64_t kMaxStepsOfNode = 2'000;
@@ -156,10 +158,16 @@ void Cluster::OnEtcdAsked(const SimEtcd::Asked& asked, const rendezvous::EtcdAns
   if (transaction->puts[0].key == JobKeyOf(scenario_)) {
     return trace_.RecordKept(writer->life(), *rendezvous::DecodeRecord(job->value));
   }
-  trace_.PlaceTaken(writer->life(), writer->host(), job.has_value());
+  const auto host = static_cast<size_t>(writer->host());
+  const bool is_stolen = leader_ != nullptr && leader_->IsSpeaking(Duration{0});
+  leader_ = writer;
+  trace_.PlaceTaken(writer->life(), {writer->host(), nodes_[host].lives - 1}, job.has_value(),
+                    is_stolen);
   for (const auto& other : coordinators_) {
     // Clocks differ by a part in a thousand of a lease.
     if (other.get() == writer || !other->IsSpeaking(std::chrono::milliseconds(10))) continue;
+    // What looks like the end of its process may be a firewall's word.
+    if (network_.IsRefused(writer->host(), other->host(), kLongestCandidacy)) continue;
     checker_.Broken(absl::StrCat("S17: coordinator ", writer->life(), " takes the place of ",
                                  other->life(), ", which speaks"));
   }
@@ -203,6 +211,9 @@ void Cluster::Strike(const Fault& fault) {
     case FaultKind::kCutFromEtcd:
       trace_.Faulted(fault);
       return StrikeEtcd(fault);
+    case FaultKind::kRefuse:
+      trace_.Faulted(fault);
+      return network_.Refuse(fault.node, NextNode(fault.node), UndoneAt(fault) - fault.at);
     case FaultKind::kPauseAgent:
     case FaultKind::kKillAgent:
     case FaultKind::kSignalAgent:

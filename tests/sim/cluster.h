@@ -62,6 +62,7 @@ class Cluster {
   void KillAgent(const Fault& fault);
   // When what the fault did is undone: not after all is well again.
   TimePoint UndoneAt(const Fault& fault) const;
+  int NextNode(int node) const { return (node + 1) % static_cast<int>(nodes_.size()); }
   bool IsOver();
 
   const Scenario& scenario_;
@@ -73,8 +74,9 @@ class Cluster {
   CoordinatorFile file_;
   std::optional<SimEtcd> etcd_;
   std::vector<Node> nodes_;
-  size_t alive_ = 0;        // a node whose agent runs, as far as known
-  int waiting_starts_ = 0;  // processes that will be started yet
+  size_t alive_ = 0;                        // a node whose agent runs, as far as known
+  int waiting_starts_ = 0;                  // processes that will be started yet
+  const SimCoordinator* leader_ = nullptr;  // with etcd: who took the place last
   // Everything that ever ran: what is under way may still reach it.
   std::vector<std::unique_ptr<SimAgent>> agents_;
   std::vector<std::unique_ptr<SimCoordinator>> coordinators_;

@@ -208,6 +208,20 @@ void Network::CutCoordinator(Duration duration) {
   }
 }
 
+void Network::Refuse(int node, int other, Duration duration) {
+  TimePoint& until = refused_until_[std::minmax(node, other)];
+  until = std::max(until, timeline_.now() + duration);
+  for (const StreamPtr& stream : OpenStreams(-1)) {
+    if (std::minmax(stream->node, stream->host) != std::minmax(node, other)) continue;
+    BreakLater(stream, Duration{0}, Duration{0}, false);
+  }
+}
+
+bool Network::IsRefused(int node, int host, Duration ago) const {
+  const auto refused = refused_until_.find(std::minmax(node, host));
+  return refused != refused_until_.end() && timeline_.now() - ago < refused->second;
+}
+
 void Network::StopAnswering(int node, Duration duration) {
   for (const StreamPtr& stream : OpenStreams(node)) {
     const Duration patience = stream->random.Between(kKeepaliveFirst, kKeepaliveLast);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/core/types.h"
@@ -95,12 +96,16 @@ class Network {
   void HalfBreak(int node);
   void Cut(int node, bool up, bool down, Duration duration);
   void CutCoordinator(Duration duration);  // of one that runs apart
+  // Each of the two hosts refuses what comes from the other.
+  void Refuse(int node, int other, Duration duration);
   // One end's process does not run: the other end's keepalive finds it.
   void StopAnswering(int node, Duration duration);
   void CoordinatorStopsAnswering(int host, Duration duration);
 
   // Whether a connection from the node to the coordinator's can be made now.
   bool CanReach(int node, int host) const;
+  // Whether they refused each other then, or `ago` before.
+  bool IsRefused(int node, int host, Duration ago = Duration{0}) const;
   Duration RoundTrip(Random& random) const;
 
  private:
@@ -125,6 +130,7 @@ class Network {
   Timeline& timeline_;
   std::vector<Path> paths_;
   Path coordinator_path_;
+  std::map<std::pair<int, int>, TimePoint> refused_until_;  // by the lower node first
   std::vector<StreamPtr> streams_;
   uint64_t opened_ = 0;
   Traffic traffic_;

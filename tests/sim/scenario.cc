@@ -52,6 +52,8 @@ const char* FaultName(FaultKind kind) {
       return "slow etcd down";
     case FaultKind::kCutFromEtcd:
       return "cut off from etcd";
+    case FaultKind::kRefuse:
+      return "connections are refused between the next node and";
   }
   return "";
 }
@@ -81,6 +83,7 @@ std::string Describe(const Fault& fault) {
     case FaultKind::kCutDown:
     case FaultKind::kPauseAgent:
     case FaultKind::kCutFromEtcd:
+    case FaultKind::kRefuse:
       return absl::StrCat(text, " n", fault.node, " for ", Seconds(fault.duration),
                           fault.detail == 1 ? ", and from etcd" : "");
     case FaultKind::kKillAgent:

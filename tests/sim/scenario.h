@@ -35,6 +35,7 @@ enum class FaultKind {
   kSilentEtcd,   // none of it answers; `detail` 1: its leases then begin anew
   kSlowEtcd,     // it answers late
   kCutFromEtcd,  // no message passes between a node and etcd
+  kRefuse,       // a node and the next one refuse each other's connections, as with one address
 };
 const char* FaultName(FaultKind kind);
 

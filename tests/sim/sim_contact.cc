@@ -77,6 +77,7 @@ SimContact::Outcome SimContact::LookNow() const {
   const int host = NodeOf(coordinator);
   if (!network_.CanReach(setup_.key.node, host)) return Outcome::kUnreachable;
   if (coordinator == nullptr || !coordinator->is_listening()) return Outcome::kRefused;
+  if (network_.IsRefused(setup_.key.node, host)) return Outcome::kRefused;
   return coordinator->is_greeting() ? Outcome::kOurs : Outcome::kSilent;
 }
 
@@ -209,7 +210,9 @@ void SimContact::Do(const rendezvous::OpenLink& action) {
   SimCoordinator* coordinator = action.is_local ? hosted_ : Target();
   const int host = NodeOf(coordinator);
   const bool listens = coordinator != nullptr && coordinator->is_listening();
-  if (!listens || (!action.is_local && !network_.CanReach(setup_.key.node, host))) {
+  const bool is_open =
+      network_.CanReach(setup_.key.node, host) && !network_.IsRefused(setup_.key.node, host);
+  if (!listens || (!action.is_local && !is_open)) {
     return Answer(network_.RoundTrip(random_),
                   [] { return rendezvous::LinkEnded{.text = "no connection"}; });
   }

@@ -147,11 +147,22 @@ void AdaptFaults(uint64_t seed, Scenario& scenario) {
   }
 }
 
-// By time.
-void Insert(const Fault& fault, std::vector<Fault>& faults) {
-  const auto later = std::upper_bound(faults.begin(), faults.end(), fault,
+void AddFault(const Fault& fault, Scenario& scenario) {
+  const auto later = std::upper_bound(scenario.faults.begin(), scenario.faults.end(), fault,
                                       [](const Fault& a, const Fault& b) { return a.at < b.at; });
-  faults.insert(later, fault);
+  scenario.faults.insert(later, fault);
+}
+
+// In some runs, from a stream of its own: two nodes refuse each other, mostly for long.
+void DrawRefusal(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 12));
+  if (scenario.nodes.size() < 2 || !random.Chance(15)) return;
+  Fault refusal;
+  refusal.at = TimePoint(random.Between(Duration(0), scenario.heal_at.time_since_epoch()));
+  refusal.kind = FaultKind::kRefuse;
+  refusal.node = random.Between(0, static_cast<int>(scenario.nodes.size()) - 1);
+  refusal.duration = random.Between(Duration(seconds(1)), Duration(seconds(60)));
+  AddFault(refusal, scenario);
 }
 
 // In some runs, once. From a stream of its own: the others are as they would be without.
@@ -163,7 +174,7 @@ void DrawStop(uint64_t seed, Scenario& scenario) {
   stop.kind = FaultKind::kOrderStop;
   stop.node = random.Between(0, static_cast<int>(scenario.nodes.size()) - 1);
   stop.detail = random.Chance(25) ? 1 : random.Chance(25) ? 2 : 0;
-  Insert(stop, scenario.faults);
+  AddFault(stop, scenario);
 }
 
 // Likewise, of a coordinator that runs apart.
@@ -175,7 +186,7 @@ void DrawLag(uint64_t seed, Scenario& scenario) {
   lag.kind = FaultKind::kLagCoordinator;
   lag.duration = seconds(random.Between(15, 60));
   lag.detail = random.Between(800, 2900);
-  Insert(lag, scenario.faults);
+  AddFault(lag, scenario);
 }
 
 // The name server is slow, or the first of several is dead, in some runs without etcd.
@@ -241,6 +252,7 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   scenario.heal_at = TimePoint(seconds(random.Between(5, 60)));
   scenario.faults = DrawFaults(random, scenario);
   if (is_elected) AdaptFaults(seed, scenario);
+  if (is_elected) DrawRefusal(seed, scenario);
   DrawStop(seed, scenario);
   DrawLag(seed, scenario);
   DrawNames(seed, scenario);

@@ -166,10 +166,10 @@ void Trace::RecordKept(int life, const rendezvous::Record& record) {
   checker_.OnRecordKept(life, record);
 }
 
-void Trace::PlaceTaken(int life, int host, bool has_record) {
+void Trace::PlaceTaken(int life, AgentKey by, bool has_record, bool is_stolen) {
   Hash(310 + has_record);
-  if (is_loud_) Print(absl::StrCat("etcd names coordinator ", life, " in n", host));
-  checker_.OnPlaceTaken(life, has_record);
+  if (is_loud_) Print(absl::StrCat("etcd names coordinator ", life, " in ", NameOf(by)));
+  checker_.OnPlaceTaken(by, has_record, is_stolen);
 }
 
 void Trace::AgentStarted(AgentKey key) {

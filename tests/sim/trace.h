@@ -59,7 +59,8 @@ class Trace {
   void VerdictDurable(int life);
   // With etcd: what a coordinator writes there stands.
   void RecordKept(int life, const rendezvous::Record& record);
-  void PlaceTaken(int life, int host, bool has_record);
+  // `is_stolen`: of a leader that may speak.
+  void PlaceTaken(int life, AgentKey by, bool has_record, bool is_stolen);
   void AgentStarted(AgentKey key);
   void AgentKilled(AgentKey key);
   void AgentHeard(AgentKey key, const rendezvous::RendezvousEvent& event);

@@ -67,6 +67,50 @@ TEST_CASE("election: a leader whose process is gone is followed at once, workers
   }
 }
 
+TEST_CASE("election: two nodes that refuse each other take the lead in turns once, and are told") {
+  ContactBench bench = Follower();
+  CHECK(bench.Step(kBroken) == "emit lost; look");
+  CHECK(bench.Step(SawLeader(Outcome::kRefused)) == "host");
+  CHECK(bench.Step(kHosting) == "emit hosting; emit restored; open local; say join held");
+  CHECK(bench.Step(HearAssign(1, false)) == "");
+  CHECK(bench.Step(HostLost{"node b leads in its place"}) == "resign; close; emit lost; look");
+  bench.Step(HostStopped{});
+  CHECK(bench.Step(SawLeader(Outcome::kRefused, "10.0.0.5:9")) == "");
+  CHECK(bench.Pass(milliseconds(20)) == "look");
+  CHECK(bench.Step(SawLeader(Outcome::kRefused, "10.0.0.5:9")) == "");
+  // With the lease the other is gone.
+  CHECK(bench.Pass(milliseconds(500)) == "look");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "host");
+}
+
+TEST_CASE("election: a node without workers that is refused again is told what to do") {
+  ContactBench bench(ByEtcd());
+  bench.Step(TimePassed{});
+  CHECK(bench.Step(SawLeader(Outcome::kRefused)) == "host");
+  CHECK(bench.Step(kHosting) == "emit hosting");
+  bench.Step(JoinCommand{});
+  bench.Step(HostLost{"node b leads in its place"});
+  bench.Step(HostStopped{});
+  bench.Step(SawLeader(Outcome::kRefused, "10.0.0.5:9"));
+  CHECK(bench.Pass(seconds(1)) == Contains("look"));
+  CHECK(bench.Step(SawLeader(Outcome::kRefused, "10.0.0.5:9")) == "emit waiting");
+  CHECK(bench.text == Contains("etcd says that it leads: give each node a --local-addr"));
+}
+
+TEST_CASE("election: who has met a leader since follows one that refuses at once, as ever") {
+  ContactBench bench = Follower();
+  bench.Step(kBroken);
+  CHECK(bench.Step(SawLeader(Outcome::kRefused)) == "host");
+  bench.Step(kHosting);
+  bench.Step(HearAssign(1, false));
+  bench.Step(HostLost{"node b leads in its place"});
+  CHECK(bench.Step(SawLeader(Outcome::kOurs, "10.0.0.5:9")) == "");
+  CHECK(bench.Step(HostStopped{}) == "open; say join held");
+  CHECK(bench.Step(HearAssign(1, false)) == "emit contact; emit restored");
+  CHECK(bench.Step(kBroken) == "emit lost; look");
+  CHECK(bench.Step(SawLeader(Outcome::kRefused, "10.0.0.5:9")) == "host");
+}
+
 TEST_CASE("election: a leader that is only silent is waited for, and followed with its lease") {
   for (const Outcome outcome : {Outcome::kSilent, Outcome::kClosed, Outcome::kUnreachable}) {
     ContactBench bench = Follower();

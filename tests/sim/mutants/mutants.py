@@ -8,6 +8,7 @@ SWITCH = "::ddprun::sim::IsMutant"
 HEADER = "tests/sim/mutant.h"
 
 CORE = "rendezvous/core/"
+CLIENT = "rendezvous/client/"
 ETCD = "rendezvous/etcd/"
 AGENT = "launcher/agent/agent_core.cc"
 
@@ -112,5 +113,11 @@ MUTANTS = [
                      "policy.evict_after / 4);\n  members.GrantAmnesty(now, members.return_time());\n",
                      "policy.evict_after / 4);\n"
                      "  if (!MUTANT) members.GrantAmnesty(now, members.return_time());\n")],
+    },
+    {
+        "name": "two nodes that refuse each other take the lead in turns",
+        "patches": [(CLIENT + "contact_election.cc",
+                     "is_leader_refusing_ && took_refused_place_;\n",
+                     "is_leader_refusing_ && took_refused_place_ && !MUTANT;\n")],
     },
 ]
