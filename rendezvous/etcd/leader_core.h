@@ -46,10 +46,6 @@ class LeaderCore {
   enum class Stage { kBeginning, kLeading, kLost, kEnding, kOver };
   enum class Ending { kLeave, kForget };
 
-  // How long a verdict waits to be kept: longer than a leader may speak that cannot reach etcd, so
-  // that nobody is told one of which the next leader finds nothing.
-  static constexpr Duration kRecordLimit = Tenure::kLease + std::chrono::seconds(2);
-
   explicit LeaderCore(Options options);
 
   // The call that is due; nullopt: none before NextCallAt(). Its answer goes to Hear before the
@@ -69,6 +65,10 @@ class LeaderCore {
   // Behind kBeginning: why it does not lead. ALREADY_EXISTS: another one does.
   const absl::Status& failure() const { return failure_; }
   int64_t revision() const { return revision_; }
+  // How long a verdict waits to be kept: longer than a leader may speak that cannot reach etcd, so
+  // that nobody is told one of which the next leader finds nothing. etcd may grant a longer lease
+  // than was asked for.  REQUIRES: it leads.
+  Duration record_limit() const { return granted_ + std::chrono::seconds(2); }
   // What the job's last leader left, as the place was taken; nullopt: nothing.
   const std::optional<std::string>& found() const { return found_; }
   // Up to this number records are durable, or were replaced by one that is.

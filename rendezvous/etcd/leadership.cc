@@ -108,7 +108,7 @@ absl::Status Leadership::EndBeginning(absl::Status why, TimePoint deadline) {
 
 absl::StatusOr<Beginning> Leadership::TakeUp(const std::optional<std::string>& job) const {
   Beginning beginning = BeginAnew();
-  beginning.record_limit = LeaderCore::kRecordLimit;
+  beginning.record_limit = core_->record_limit();
   if (!job) return beginning;
   const std::optional<Record> record = DecodeRecord(*job);
   if (!record) {

@@ -12,6 +12,8 @@ namespace {
 constexpr int kRendezvous = 121;
 constexpr int kLostCoordinator = 123;
 constexpr int kTerminated = 143;
+// As LeaderCore gives it, with the lease that the model of etcd grants.
+constexpr Duration kRecordLimit = rendezvous::Tenure::kLease + std::chrono::seconds(2);
 
 }  // namespace
 
@@ -25,8 +27,7 @@ void Checker::OnConclude(int life, const rendezvous::Conclude& action,
   // An etcd that does not answer is waited for so long, and a disk that does not.
   const std::optional<TimePoint> recorded = coordinators_[life].verdict_recorded;
   const bool has_waited =
-      scenario_.is_elected && recorded &&
-      coordinators_[life].last_step - *recorded >= rendezvous::LeaderCore::kRecordLimit;
+      scenario_.is_elected && recorded && coordinators_[life].last_step - *recorded >= kRecordLimit;
   if (scenario_.keeps_file && !coordinators_[life].has_durable_verdict && !has_waited) {
     Broken("S10: the verdict is told before it is durable");
   }

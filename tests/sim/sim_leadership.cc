@@ -100,7 +100,7 @@ void SimLeadership::EndBeginning() {
   rendezvous::Beginning beginning{.epoch = Epoch{static_cast<uint64_t>(core_.revision())},
                                   .instance = JobInstance{random_.Next(), random_.Next()},
                                   .verdict = std::nullopt,
-                                  .record_limit = LeaderCore::kRecordLimit};
+                                  .record_limit = core_.record_limit()};
   if (core_.found()) {
     // What is not a record the simulator did not write.
     const std::optional<rendezvous::Record> record = rendezvous::DecodeRecord(*core_.found());

@@ -81,7 +81,7 @@ TEST_CASE("leadership: of two that saw no leader one leads, and the next has a g
   const auto first = a.leadership->Begin(1001, kLong);
   REQUIRE_MESSAGE(first.ok(), first.status().ToString());
   CHECK_FALSE(first->is_remembered);
-  CHECK(first->record_limit == LeaderCore::kRecordLimit);
+  CHECK(first->record_limit == seconds(5));
   CHECK(absl::IsAlreadyExists(b.leadership->Begin(1002, kLong).status()));
   REQUIRE(a.WriteAndWait(SomeRecord(3)));
   a.leadership->Leave(kLong);
@@ -91,7 +91,7 @@ TEST_CASE("leadership: of two that saw no leader one leads, and the next has a g
   REQUIRE_MESSAGE(next.ok(), next.status().ToString());
   CHECK(next->epoch > first->epoch);
   CHECK(next->is_remembered);
-  CHECK(next->record_limit == LeaderCore::kRecordLimit);
+  CHECK(next->record_limit == seconds(5));
   CHECK(next->restart_count == 3);
   CHECK(next->instance == JobInstance{.high = 1, .low = 2});
   // The run's own, and nobody else's.
@@ -101,6 +101,18 @@ TEST_CASE("leadership: of two that saw no leader one leads, and the next has a g
   c.leadership->Forget(kLong);
   CHECK(cluster.KeysUnder("/test") == "");
   CHECK(cluster.Ctl({"lease", "list"}) == "found 0 leases\n");
+}
+
+TEST_CASE("leadership: where etcd grants a longer lease a verdict waits longer to be kept") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  // A lease is then one and a half times as long as an election, at the least.
+  const EtcdCluster cluster(
+      {.members = 1, .more = {"--election-timeout=5000", "--heartbeat-interval=500"}});
+  Candidate a(cluster, "j", 0);
+  const auto begun = a.leadership->Begin(1001, kLong);
+  REQUIRE_MESSAGE(begun.ok(), begun.status().ToString());
+  CHECK(begun->record_limit > seconds(8));
+  a.leadership->Forget(kLong);
 }
 
 TEST_CASE("leadership: who has seen the leader's process gone takes its key, and it is told") {
