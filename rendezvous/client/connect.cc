@@ -182,7 +182,7 @@ class Client final : public RendezvousClient {
         });
   }
 
-  void HostByEtcd() {
+  void HostByEtcd(bool is_leader_gone) {
     const uint64_t number = ++hostings_;
     early_loss_.reset();
     Candidacy candidacy{
@@ -191,6 +191,7 @@ class Client final : public RendezvousClient {
         .local_addr = options_.local_addr,
         .host_name = HostName(),
         .seen_revision = seen_revision_,
+        .is_leader_gone = is_leader_gone,
         .job_time = std::max(options_.policy.orphan_timeout, options_.policy.join_timeout),
         .resolver = options_.resolver,
         .on_lost = [this, number, inbox = inbox_](const std::string& why) {
@@ -220,7 +221,7 @@ class Client final : public RendezvousClient {
   }
 
   void Do(const HostHere& action) {
-    if (etcd_ != nullptr) return HostByEtcd();
+    if (etcd_ != nullptr) return HostByEtcd(action.is_leader_gone);
     Send(
         [options = CoordinatorOptions(action.port), host = options_.endpoint_host,
          resolver = options_.resolver, &clock = clock_] {

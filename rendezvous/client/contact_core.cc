@@ -108,7 +108,7 @@ void ContactCore::Seek() {
   } else if (std::exchange(tries_host_, false) && MayHost()) {
     took_refused_place_ |= is_leader_refusing_;  // it may get the place and not hear of it
     errand_ = Errand::kHost;
-    Do(HostHere{.port = Port()});
+    Do(HostHere{.port = Port(), .is_leader_gone = is_leader_refusing_});
   } else if (std::exchange(goes_back_, false)) {
     // A node has 2 s to come back, and a resolver may take longer.
     errand_ = Errand::kWayBack;

@@ -171,6 +171,7 @@ struct LookAtEndpoint {
 };
 struct HostHere {
   uint16_t port = 0;
+  bool is_leader_gone = false;  // kElected: the leader's machine says that nobody listens for it
 };
 // Allowed while another errand is under way. `is_resigning`: another coordinator has the job, or is
 // about to.

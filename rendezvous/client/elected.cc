@@ -120,6 +120,7 @@ ElectedHost HostAsLeader(Candidacy candidacy, Coordinator::Options start, const 
                                                        .address = address,
                                                        .host = std::move(candidacy.host_name),
                                                        .seen_revision = candidacy.seen_revision,
+                                                       .is_leader_gone = candidacy.is_leader_gone,
                                                        .job_time = candidacy.job_time,
                                                        .on_lost = std::move(candidacy.on_lost),
                                                        .on_unwritten = start.on_file_lost,

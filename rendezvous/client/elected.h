@@ -36,6 +36,7 @@ struct Candidacy {
   std::string local_addr;  // what the others reach this machine by; empty: found out
   std::string host_name;
   int64_t seen_revision = 0;
+  bool is_leader_gone = false;  // Leadership's
   Duration job_time{0};
   Resolver resolver = ResolveName;
   std::function<void(const std::string&)> on_lost;  // Leadership's

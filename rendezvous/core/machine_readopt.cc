@@ -127,6 +127,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   epoch = stamp.epoch;
   round = stamp.round;
   readopt_until = now + members.return_time();
+  leader_back_by = now + Membership::kReturnAfterClose;
   is_readopted = true;
   back.clear();
   for (const auto& [id, member] : members.members()) NoteBack(member);
@@ -197,22 +198,33 @@ void State::EndReadopting(TimePoint now) {
   }
 }
 
+// With etcd the coordinator that sealed the round is not this one.
+bool State::IsLeaderMissing() const {
+  const std::string& leader = seats.begin()->second.assignment.coordinator_node;
+  return !leader.empty() && std::ranges::none_of(seats, [&](const auto& entry) {
+    const Member* member = members.Find(entry.first);
+    // As AssignRanks has named it.
+    return member != nullptr &&
+           (leader == NodeName(member->info) ||
+            leader == NumberedName(member->info, entry.second.assignment.node_rank));
+  });
+}
+
+// An agent goes with its coordinator's process. One that lives all the same is back within the time
+// of one whose connection closed.
+bool State::IsOnlyGoneLeaderMissing() const {
+  return election.has_value() && epoch == election->gone_leader && IsMissingSeats() &&
+         static_cast<int>(seats.size()) == seats.begin()->second.assignment.node_count - 1 &&
+         IsLeaderMissing();
+}
+
 std::string State::MissingText() const {
   const Assignment& any = seats.begin()->second.assignment;
   const int missing = any.node_count - static_cast<int>(seats.size());
-  // The other nodes' names nobody knows. With etcd that one's coordinator is not this one.
-  bool is_leader_missing = !any.coordinator_node.empty();
+  // The other nodes' names nobody knows.
+  const bool is_leader_missing = IsLeaderMissing();
   std::set<int> held;
-  for (const auto& [id, seat] : seats) {
-    held.insert(seat.assignment.node_rank);
-    const Member* member = members.Find(id);
-    if (member == nullptr) continue;
-    // As AssignRanks has named it.
-    if (any.coordinator_node == NodeName(member->info) ||
-        any.coordinator_node == NumberedName(member->info, seat.assignment.node_rank)) {
-      is_leader_missing = false;
-    }
-  }
+  for (const auto& [id, seat] : seats) held.insert(seat.assignment.node_rank);
   // Those that came back know their own places.
   std::string places;
   int named = 0;

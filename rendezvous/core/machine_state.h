@@ -97,7 +97,10 @@ struct RefusedNode {
 };
 
 struct RendezvousMachine::State {
-  State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now);
+  State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now,
+        std::optional<Election> election_in);
+
+  const std::optional<Election> election;  // nullopt: not by etcd
 
   Policy policy;  // until has_policy only the run's id, where it is known
   bool has_policy = false;
@@ -153,7 +156,8 @@ struct RendezvousMachine::State {
 
   // kReadopting, kDraining while nodes are missing, and kOpen while others are awaited.
   TimePoint readopt_until;
-  std::set<NodeId> back;  // nodes of a readopted round that have come; some may have left since
+  TimePoint leader_back_by;  // the node of a leader whose process is gone has less time
+  std::set<NodeId> back;     // nodes of a readopted round that have come; some may have left since
 
   // kReadopting, kSealed, kDraining. The rest is counted from it, so that no event costs a walk.
   std::map<NodeId, Seat> seats;
@@ -259,7 +263,12 @@ struct RendezvousMachine::State {
   bool MayReadopt(const Stamp& stamp) const;
   bool IsNewer(const Stamp& stamp) const;
   bool IsMissingSeats() const;
-  bool MayMissingCome(TimePoint now) const { return now < readopt_until || members.IsQuiet(now); }
+  bool MayMissingCome(TimePoint now) const {
+    const TimePoint until = IsOnlyGoneLeaderMissing() ? leader_back_by : readopt_until;
+    return now < until || members.IsQuiet(now);
+  }
+  bool IsLeaderMissing() const;
+  bool IsOnlyGoneLeaderMissing() const;
   bool IsThisRound(const Stamp& stamp) const;
   std::string FindContradiction(const NodeJoined& event) const;
   void Readopt(TimePoint now, const NodeJoined& event, Member& member);

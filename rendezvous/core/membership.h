@@ -64,6 +64,10 @@ class Membership {
   // Ordered by id, so that every walk over it has the same order in every run.
   using Map = std::map<NodeId, Member>;
 
+  // An agent whose connection broke looks for us at once, then every 250 ms; a lost packet costs
+  // its connect a second.
+  static constexpr Duration kReturnAfterClose = std::chrono::seconds(2);
+
   explicit Membership(Duration evict_after) : evict_after_(evict_after) {}
 
   // REQUIRES: there is no node.
@@ -119,9 +123,6 @@ class Membership {
   void Unname(const Member& member);
   // An agent that has just missed us: a look of 5 s, a pause of 2 s, and a message or two.
   static constexpr Duration kLongestReturn = std::chrono::seconds(8);
-  // An agent whose connection broke looks for us at once, then every 250 ms; a lost packet costs
-  // its connect a second.
-  static constexpr Duration kReturnAfterClose = std::chrono::seconds(2);
   // Where something resets all connections, all come back at once: a thousand of them within a
   // second. With more each has a millisecond longer.
   static constexpr int64_t kReturningAtOnce = 1000;

@@ -10,8 +10,8 @@
 namespace ddprun::rendezvous {
 
 RendezvousMachine::RendezvousMachine(std::optional<Policy> policy, Beginning beginning,
-                                     TimePoint now)
-    : state_(std::make_unique<State>(std::move(policy), std::move(beginning), now)) {}
+                                     TimePoint now, std::optional<Election> election)
+    : state_(std::make_unique<State>(std::move(policy), std::move(beginning), now, election)) {}
 
 RendezvousMachine::~RendezvousMachine() = default;
 
@@ -57,8 +57,10 @@ std::vector<RendezvousMachine::Place> RendezvousMachine::Places() const {
   return places;
 }
 
-State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now)
-    : instance(beginning.instance),
+State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now,
+             std::optional<Election> election_in)
+    : election(election_in),
+      instance(beginning.instance),
       own_epoch(beginning.epoch),
       is_instance_settled(beginning.is_remembered),
       is_instance_inherited(beginning.is_remembered),
@@ -97,7 +99,7 @@ void State::ForgiveStall(TimePoint now) {
   // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
   members.GrantAmnesty(now, members.return_time());
   for (TimePoint* at : {&forming.opened_at, &hold_until, &restart_hold_until, &backoff_until,
-                        &readopt_until, &end_at}) {
+                        &readopt_until, &leader_back_by, &end_at}) {
     *at += lost;
   }
   for (std::optional<TimePoint>* at : {&forming.minimum_reached_at, &below_minimum_since,
@@ -154,7 +156,10 @@ std::optional<TimePoint> State::NextDeadline() const {
   if ((phase == Phase::kOpen || phase == Phase::kDraining) && needs_review) consider(next_review);
   consider(JoinDeadline());
   if (phase == Phase::kDraining) consider(review_by);
-  if (phase == Phase::kReadopting && IsMissingSeats()) consider(readopt_until);
+  if (phase == Phase::kReadopting && IsMissingSeats()) {
+    consider(readopt_until);
+    consider(leader_back_by);
+  }
   if (phase == Phase::kClosed) consider(end_at);
   if (needs_telling) consider(next_telling);
   return next;

@@ -16,11 +16,18 @@
 
 namespace ddprun::rendezvous {
 
+// How a coordinator that etcd elected came to its place.
+struct Election {
+  // Of the leader before, if its own machine said that nobody listens for it: its process is gone.
+  Epoch gone_leader = {};
+};
+
 class RendezvousMachine {
  public:
   // Without a policy the first node that is admitted gives its own.
   // REQUIRES: 1 <= policy.min_nodes <= policy.max_nodes; the instance is known.
-  RendezvousMachine(std::optional<Policy> policy, Beginning beginning, TimePoint now);
+  RendezvousMachine(std::optional<Policy> policy, Beginning beginning, TimePoint now,
+                    std::optional<Election> election = std::nullopt);
   ~RendezvousMachine();
   RendezvousMachine(const RendezvousMachine&) = delete;
   RendezvousMachine& operator=(const RendezvousMachine&) = delete;

@@ -122,6 +122,11 @@ absl::StatusOr<Beginning> Leadership::TakeUp(const std::optional<std::string>& j
   return beginning;
 }
 
+std::optional<Election> Leadership::election() const {
+  if (!options_.is_leader_gone) return Election{};
+  return Election{.gone_leader = Epoch{static_cast<uint64_t>(options_.seen_revision)}};
+}
+
 void Leadership::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -35,6 +35,8 @@ class Leadership final : public JobMemory {
     std::string host;  // for people
     // Of the leader's key as it was seen last; 0: there was none.
     int64_t seen_revision = 0;
+    // That leader's machine said that nobody listens for it.
+    bool is_leader_gone = false;
     // How long the job's key is kept when nobody leads: as long as an agent waits for a
     // coordinator.
     Duration job_time = std::chrono::seconds(600);
@@ -56,6 +58,7 @@ class Leadership final : public JobMemory {
   absl::StatusOr<Beginning> Begin(uint16_t port, Duration timeout) override;
   // A record is tried again until it is durable.
   void Write(const Record& record, std::function<void()> on_written) override;
+  std::optional<Election> election() const override;
   void Forget(Duration timeout) override { End(LeaderCore::Ending::kForget, timeout); }
   void Leave(Duration timeout) override { End(LeaderCore::Ending::kLeave, timeout); }
   bool AwaitTurn(bool& has_waited) override;

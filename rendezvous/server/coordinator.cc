@@ -50,7 +50,8 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
         gives_keys_(options.identity != nullptr),
-        machine_(options.policy, beginning, clock.Now()),
+        machine_(options.policy, beginning, clock.Now(),
+                 memory_ == nullptr ? std::nullopt : memory_->election()),
         verdict_(beginning.verdict),
         run_id_(options.policy ? options.policy->run_id : beginning.run_id) {
     clock_ = &clock;

@@ -8,9 +8,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/rendezvous_machine.h"
 #include "rendezvous/core/types.h"
 
 namespace ddprun::rendezvous {
@@ -21,6 +23,8 @@ class JobMemory {
 
   // Takes the job up for a coordinator that listens on `port`. ALREADY_EXISTS: another one has it.
   virtual absl::StatusOr<Beginning> Begin(uint16_t port, Duration timeout) = 0;
+  // After Begin. nullopt: no other coordinator can have the place.
+  virtual std::optional<Election> election() const { return std::nullopt; }
   // A record that has not been written yet is replaced. `on_written`, which may be empty, is called
   // on a thread of the memory's when this record or a newer one is durable, or will never be; not
   // while it is tried again, for however long.

@@ -126,6 +126,7 @@ SimCoordinator* Cluster::StartCoordinator(AgentKey* host, const SimContact::Host
                             .finished = finished,
                             .etcd = etcd_ ? &*etcd_ : nullptr,
                             .seen_revision = hosting.seen_revision,
+                            .is_leader_gone = hosting.is_leader_gone,
                             .began = hosting.began,
                             .lost = hosting.lost}));
   return coordinators_.back().get();

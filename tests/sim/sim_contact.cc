@@ -165,8 +165,8 @@ rendezvous::Looked SimContact::SeenAs(Outcome outcome) const {
           .is_unanswered = outcome == Outcome::kUnreachable};
 }
 
-void SimContact::Do(const rendezvous::HostHere&) {
-  if (scenario_.is_elected) return HostByEtcd();
+void SimContact::Do(const rendezvous::HostHere& action) {
+  if (scenario_.is_elected) return HostByEtcd(action.is_leader_gone);
   Answer(milliseconds(1), [this] {
     using rendezvous::Hosted;
     if (setup_.coordinator() != nullptr) return Hosted{.outcome = Hosted::Outcome::kPortTaken};
@@ -175,9 +175,10 @@ void SimContact::Do(const rendezvous::HostHere&) {
   });
 }
 
-void SimContact::HostByEtcd() {
+void SimContact::HostByEtcd(bool is_leader_gone) {
   using rendezvous::Hosted;
   hosted_ = setup_.host({.seen_revision = seen_revision_,
+                         .is_leader_gone = is_leader_gone,
                          .began =
                              [this](bool leads, const std::string& why) {
                                setup_.enter([this, leads, why] {

@@ -19,6 +19,7 @@ class SimContact {
   // With etcd a coordinator begins when it leads.
   struct Hosting {
     int64_t seen_revision = 0;
+    bool is_leader_gone = false;
     std::function<void(bool leads, const std::string& why)> began;
     std::function<void(const std::string& why)> lost;
   };
@@ -55,7 +56,7 @@ class SimContact {
   Outcome LookNow() const;
   void LookAtTarget();
   void LookByEtcd(bool is_key_only);
-  void HostByEtcd();
+  void HostByEtcd(bool is_leader_gone);
   // Says hello over a connection that can be made now.
   void Greet();
   rendezvous::Looked SeenAs(Outcome outcome) const;
@@ -63,7 +64,7 @@ class SimContact {
 
   void Do(const rendezvous::CheckLocalName&);
   void Do(const rendezvous::LookAtEndpoint&);
-  void Do(const rendezvous::HostHere&);
+  void Do(const rendezvous::HostHere& action);
   void Do(const rendezvous::StopHosting& action);
   void Do(const rendezvous::OpenLink& action);
   void Do(const rendezvous::SayEvent& action);

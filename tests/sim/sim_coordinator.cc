@@ -63,8 +63,13 @@ void SimCoordinator::ReadFile() {
 void SimCoordinator::Begin(const rendezvous::Beginning& beginning) {
   // One that runs apart learns from the first node how large the job is.
   is_taken_up_ = beginning.is_remembered || beginning.verdict.has_value();
+  rendezvous::Election election;
+  if (start_.is_leader_gone) {
+    election.gone_leader = Epoch{static_cast<uint64_t>(start_.seen_revision)};
+  }
   machine_ = std::make_unique<rendezvous::RendezvousMachine>(
-      start_.host < 0 ? std::nullopt : std::optional(scenario_.policy), beginning, now());
+      start_.host < 0 ? std::nullopt : std::optional(scenario_.policy), beginning, now(),
+      start_.etcd == nullptr ? std::nullopt : std::optional(election));
   trace_.CoordinatorStarted(start_.life, start_.host, beginning.epoch, beginning.is_remembered);
   if (beginning.verdict) trace_.VerdictDurable(start_.life);
   Enter([] {});

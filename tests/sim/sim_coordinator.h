@@ -37,6 +37,7 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
     // With etcd: it begins once it leads; until then it only listens.
     SimEtcd* etcd = nullptr;
     int64_t seen_revision = 0;
+    bool is_leader_gone = false;  // that leader's machine refused for it
     std::function<void(bool leads, const std::string& why)> began = nullptr;
     std::function<void(const std::string& why)> lost = nullptr;
   };
