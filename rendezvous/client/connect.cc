@@ -205,8 +205,14 @@ class Client final : public RendezvousClient {
             }
           });
         }};
+    Coordinator::Options start = CoordinatorOptions(0);
+    start.on_resigns = [this, number, inbox = inbox_](const std::string& why) {
+      inbox->Post([this, number, why] {
+        if (number == hostings_ && hosted_ != nullptr) Feed(HostLost{why, /*is_cut_off=*/true});
+      });
+    };
     Send(
-        [candidacy = std::move(candidacy), start = CoordinatorOptions(0), etcd = etcd_,
+        [candidacy = std::move(candidacy), start = std::move(start), etcd = etcd_,
          &clock = clock_] {
           Candidacy now = candidacy;
           now.first_member = etcd->current_member();

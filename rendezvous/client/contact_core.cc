@@ -309,7 +309,7 @@ uint16_t ContactCore::Port() const {
 
 bool ContactCore::MayHost() const {
   // Workers live on: whoever leads takes their round up.
-  if (IsElected()) return hosts_ && !is_hosting_;
+  if (IsElected()) return hosts_ && !is_hosting_ && now_ >= stands_from_;
   return hosts_ && !is_hosting_ && !is_apart_ && !record_.is_assigned();
 }
 

@@ -135,8 +135,10 @@ struct Hosted {
 // The coordinator of this process has ended its job: the verdict is known wherever it can be.
 struct HostFinished {};
 // The coordinator of this process may not speak for its job any more: `text` says why.
+// `is_cut_off`: it should not, as it does not hear the others.
 struct HostLost {
   std::string text;
+  bool is_cut_off = false;
 };
 // The answer to StopHosting: the port is free.
 struct HostStopped {};
@@ -221,6 +223,9 @@ class ContactCore {
   // coordinator whose connections live and which does not answer.
   static constexpr Duration kMaxSilence = std::chrono::seconds(15);
   static constexpr Duration kMaxBeatInterval = std::chrono::seconds(1);
+  // How long a node whose coordinator was cut off from the others lets them lead. They see within a
+  // second that nobody does.
+  static constexpr Duration kStandAside = std::chrono::seconds(10);
   // How often etcd is asked who leads while the leader's coordinator is silent.
   static constexpr Duration kWatchEvery = std::chrono::milliseconds(250);
 
@@ -360,7 +365,8 @@ class ContactCore {
   bool is_leader_refusing_ = false;        // ...and its machine refuses for it
   // It stood for the place of a leader that refused, and has met no other leader since.
   bool took_refused_place_ = false;
-  std::string trouble_;  // of the last attempt
+  TimePoint stands_from_{};  // it lets others lead until then
+  std::string trouble_;      // of the last attempt
   // What was told last, and what within the last minute: a text an attempt, which backs off.
   std::string told_;
   std::map<std::string, TimePoint> told_at_;

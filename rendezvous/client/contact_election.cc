@@ -108,6 +108,7 @@ void ContactCore::HearOfLeader(const Looked& look) {
 
 void ContactCore::On(const HostLost& lost) {
   if (!is_hosting_ || is_stopping_host_) return;
+  if (lost.is_cut_off) stands_from_ = now_ + kStandAside;
   StopHost(/*is_resigning=*/true);
   if (state_ == State::kFound) return SeekAgain();
   if (state_ != State::kLinked) return;

@@ -101,6 +101,7 @@ struct RendezvousMachine::State {
         std::optional<Election> election_in);
 
   const std::optional<Election> election;  // nullopt: not by etcd
+  std::string resignation;
 
   Policy policy;  // until has_policy only the run's id, where it is known
   bool has_policy = false;

@@ -15,9 +15,9 @@ constexpr Duration kLongestQuiet = std::chrono::seconds(3);
 // What an agent may take for the loss of its coordinator: it looks for it anew.
 constexpr Duration kLongQuiet = std::chrono::seconds(2);
 
-bool CanBeSilent(const Member& member) {
-  return !(member.is_connected && member.source_addr.empty());
-}
+bool IsRemote(const Member& member) { return !member.source_addr.empty(); }
+
+bool CanBeSilent(const Member& member) { return !member.is_connected || IsRemote(member); }
 
 // "2 nodes (min 2, max 4)"; where the number is fixed "1 of 2 nodes"; with more than there is room
 // for "2 of 2 nodes and 1 spare".
@@ -99,6 +99,13 @@ void Membership::Hear(Member& member, TimePoint now) {
   }
   member.last_heard = std::max(member.last_heard, now);
   last_word_ = now;
+  if (IsRemote(member)) last_word_from_elsewhere_ = now;
+}
+
+bool Membership::HearsNobodyElsewhere(TimePoint now) const {
+  if (now < last_word_from_elsewhere_ + evict_after_ / 2) return false;
+  return std::ranges::count_if(members_,
+                               [](const auto& entry) { return IsRemote(entry.second); }) >= 2;
 }
 
 std::string NumberedName(const NodeInfo& node, int node_rank) {
@@ -135,6 +142,7 @@ void Membership::Remove(const NodeId& id) {
 void Membership::GrantAmnesty(TimePoint now, Duration time) {
   is_cut_off_ = false;
   amnesty_until_ = now + time;
+  last_word_from_elsewhere_ = now;
   for (auto& [id, member] : members_) {
     member.last_heard = std::max(member.last_heard, amnesty_until_ - evict_after_);
   }

@@ -96,6 +96,10 @@ class Membership {
 
   // Whether no node has been heard for several beats.
   bool IsQuiet(TimePoint now) const;
+  // Whether two or more nodes elsewhere are in the job, and none has been heard for half of the
+  // evict time: this machine is cut off, and not all of them. A node of this process does not
+  // count.
+  bool HearsNobodyElsewhere(TimePoint now) const;
   // How long a node may take to come back to a coordinator that was started or can be reached
   // again.
   Duration return_time() const { return std::max(evict_after_, kLongestReturn); }
@@ -144,6 +148,7 @@ class Membership {
   std::map<SessionId, NodeId> by_session_;  // connected nodes only
   uint64_t arrivals_ = 0;
   TimePoint last_word_ = TimePoint::min();  // of any node
+  TimePoint last_word_from_elsewhere_ = TimePoint::min();
   bool is_cut_off_ = false;
   TimePoint amnesty_until_ = TimePoint::min();
   // A lower bound of every member's expiry: hearing a node only moves its expiry away.

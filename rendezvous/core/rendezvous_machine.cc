@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/core/machine_state.h"
 #include "rendezvous/core/text.h"
@@ -41,6 +42,8 @@ const Policy* RendezvousMachine::policy() const {
 const std::optional<Verdict>& RendezvousMachine::verdict() const { return state_->verdict; }
 
 bool RendezvousMachine::is_finished() const { return state_->is_finished; }
+
+const std::string& RendezvousMachine::resignation() const { return state_->resignation; }
 
 bool RendezvousMachine::has_nodes() const {
   return !state_->members.members().empty() || !state_->seats.empty();
@@ -132,6 +135,14 @@ void State::Advance(TimePoint now) {
   if (phase == Phase::kReadopting || IsMissingSeats() || now < readopt_until) {
     readopt_until = std::max(readopt_until, members.amnesty_until());
   }
+  if (election.has_value() && resignation.empty() && phase != Phase::kClosed &&
+      members.HearsNobodyElsewhere(now)) {
+    resignation =
+        absl::StrCat("its coordinator has heard none of the other nodes for ",
+                     DurationText(policy.evict_after / 2), ", and leaves its place to another");
+  }
+  // Who does not hear them may be cut off, and they are not.
+  if (!resignation.empty()) return;
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
   if (phase == Phase::kDraining) ReviewDrain(now);

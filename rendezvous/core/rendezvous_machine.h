@@ -48,6 +48,9 @@ class RendezvousMachine {
   // How the job ended, also where it was given up.
   const std::optional<Verdict>& verdict() const;
   bool is_finished() const;
+  // Elected: why another agent should lead, as half a sentence; empty: none should. From then on it
+  // evicts nobody.
+  const std::string& resignation() const;
   // A node is in the job, or may come back to the round that is being taken over.
   bool has_nodes() const;
   // What there is to say of it to people.

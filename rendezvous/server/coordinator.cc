@@ -47,6 +47,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
        const Clock& clock)
       : memory_(std::move(memory)),
         log_step_(std::move(options.log_step)),
+        on_resigns_(std::move(options.on_resigns)),
         on_finished_(std::move(options.on_finished)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
         gives_keys_(options.identity != nullptr),
@@ -203,6 +204,9 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
                             std::holds_alternative<AnswerGiven>(event) ||
                             std::holds_alternative<TimePassed>(event);
     if (log_step_ && !(is_routine && actions.empty())) log_step_("hears " + RenderEvent(event));
+    if (!machine_.resignation().empty() && !std::exchange(has_resigned_, true) && on_resigns_) {
+      on_resigns_(machine_.resignation());
+    }
     for (const Action& action : actions) {
       if (log_step_) {
         const std::optional<SessionId> target = TargetOf(action);
@@ -286,6 +290,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   std::atomic<const Clock*> clock_{nullptr};
   const std::shared_ptr<JobMemory> memory_;
   const std::function<void(const std::string&)> log_step_;
+  const std::function<void(const std::string&)> on_resigns_;
   const std::function<void()> on_finished_;
   const bool is_taken_up_;  // an earlier coordinator's job
   const bool gives_keys_;   // what is said to nodes goes over TLS
@@ -294,6 +299,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   // The thread's own.
   RendezvousMachine machine_;
   QuestionDesk desk_;
+  bool has_resigned_ = false;
   std::string round_key_;  // of key_round_; "": none was given yet
   std::pair<Epoch, Round> key_round_;
 

@@ -66,6 +66,9 @@ class Coordinator {
     // Likewise, with a sentence on a connection that has not proved that it is of the job, once for
     // each of a few addresses.
     std::function<void(const std::string&)> on_refused;
+    // Called once on the coordinator's thread, with the reason as half a sentence, when an elected
+    // coordinator should leave its place to another; must not block. May be unset.
+    std::function<void(const std::string&)> on_resigns;
     // Called once on the coordinator's thread when the verdict is known everywhere it can be, or
     // the job was given up; must not block. May be unset.
     std::function<void()> on_finished;

@@ -133,6 +133,39 @@ TEST_CASE("etcd: an agent that reaches only a member that is cut off says so, an
   CHECK(job.Keys() == "");
 }
 
+void Swallow(const Hosts& hosts, int from, int to, bool is_on);
+
+TEST_CASE("etcd: the leader is cut off from the nodes alone: they go on, and it stands aside") {
+  if (const std::string why = WhyNoEtcd(); !why.empty()) return SkipTest(why);
+  std::string why;
+  const std::unique_ptr<Hosts> hosts = Hosts::Make(4, &why);
+  if (hosts == nullptr) return SkipTest(why);
+  EtcdCluster etcd({.members = 1, .netns = {hosts->Name(4)}, .addresses = {hosts->Address(4)}});
+  EtcdJob job(etcd, "aside");
+  for (int host = 1; host <= 3; ++host) {
+    job.StartNode("2:3", {"--max-restarts=1", "--rdzv-conf=last_call_timeout=60"},
+                  {.netns = hosts->Name(host)});
+  }
+  job.AwaitWorkers(0, 3);
+  const size_t leader = job.Leading();
+  const int cut = static_cast<int>(leader) + 1;
+  for (int host = 1; host <= 3; ++host) {
+    if (host != cut) Swallow(*hosts, cut, host, true);
+  }
+  for (size_t i = 0; i < job.size(); ++i) {
+    if (i == leader) continue;
+    REQUIRE_MESSAGE(job.node(i).WaitForErr("going on with 2 nodes and 2 ranks"), job.Describe());
+  }
+  CHECK_MESSAGE(job.node(leader).err() == Contains("leaves its place to another"), job.Describe());
+  for (int host = 1; host <= 3; ++host) {
+    if (host != cut) Swallow(*hosts, cut, host, false);
+  }
+  REQUIRE_MESSAGE(job.node(leader).WaitForErr(kBack), job.Describe());
+  job.Finish();
+  job.CheckAllEndWith(0);
+  CHECK(job.Keys() == "");
+}
+
 // An etcd on host 1, and two agents whose hosts have one address, by which each is to be reached.
 struct Namesakes {
   explicit Namesakes(Hosts& hosts)

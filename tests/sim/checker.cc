@@ -253,6 +253,14 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
   if (nodes < kCrowd || steps_++ % nodes == 0) {
     for (std::string& breach : rendezvous::CheckState(machine)) Broken(std::move(breach));
   }
+  if (scenario_.is_elected && scenario_.nodes.size() <= 64) {
+    std::set<AgentKey> elsewhere;
+    for (const auto& place : machine.Places()) {
+      if (KeyOf(place.node).node != notes.host) elsewhere.insert(KeyOf(place.node));
+    }
+    CheckMajority(life, local, notes.elsewhere, elsewhere);
+    notes.elsewhere = std::move(elsewhere);
+  }
   std::set<RoundKey> sealed;
   for (const rendezvous::Action& action : actions) {
     if (const auto* assign = std::get_if<rendezvous::Assign>(&action)) {

@@ -102,6 +102,7 @@ class Checker {
     // Nodes, by their names, that were silent or closed for too long since a round was sealed, and
     // are back.
     std::set<int> back_late;
+    std::set<AgentKey> elsewhere;  // with etcd: the nodes of the job that are on other machines
     std::map<AgentKey, TimePoint> heard;   // its own clock, from here on
     std::map<AgentKey, TimePoint> closed;  // by the agent's end, and it has not joined since
     TimePoint started;
@@ -130,6 +131,9 @@ class Checker {
   void OnStop(const RoundKey& key, const std::string& how);
   std::string WhyMayStop(const RoundNotes& round) const;
   void CheckEviction(int life, TimePoint local, AgentKey key);
+  // With etcd, of a leader whose nodes elsewhere were `before` its step.
+  void CheckMajority(int life, TimePoint local, const std::set<AgentKey>& before,
+                     const std::set<AgentKey>& after);
   void CheckLostText(int life, TimePoint local, const std::string& text);
   // checker_end.cc
   void OnConclude(int life, const rendezvous::Conclude& action, const JobInstance& instance);

@@ -315,6 +315,23 @@ void Checker::CheckEviction(int life, TimePoint local, AgentKey key) {
   }
 }
 
+void Checker::CheckMajority(int life, TimePoint local, const std::set<AgentKey>& before,
+                            const std::set<AgentKey>& after) {
+  const CoordinatorNotes& notes = coordinators_[life];
+  const bool are_all_silent = std::ranges::all_of(before, [&](const AgentKey& key) {
+    const auto heard = notes.heard.find(key);
+    const TimePoint since =
+        std::max(notes.amnesty, heard == notes.heard.end() ? notes.started : heard->second);
+    return local - since > scenario_.policy.evict_after * 3 / 4;
+  });
+  if (before.size() < 2 || !are_all_silent) return;
+  for (const AgentKey& key : before) {
+    if (after.contains(key)) continue;
+    return Broken(absl::StrCat("S19: ", ::ddprun::sim::NameOf(key),
+                               " was evicted by a leader that hears no other machine"));
+  }
+}
+
 void Checker::CheckLostText(int life, TimePoint local, const std::string& text) {
   const bool is_closed = absl::StrContains(text, " is lost: its connection closed");
   if (!is_closed && !absl::StrContains(text, " is lost: silent for")) return;

@@ -128,7 +128,8 @@ SimCoordinator* Cluster::StartCoordinator(AgentKey* host, const SimContact::Host
                             .seen_revision = hosting.seen_revision,
                             .is_leader_gone = hosting.is_leader_gone,
                             .began = hosting.began,
-                            .lost = hosting.lost}));
+                            .lost = hosting.lost,
+                            .resigns = hosting.resigns}));
   return coordinators_.back().get();
 }
 

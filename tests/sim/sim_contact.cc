@@ -177,20 +177,25 @@ void SimContact::Do(const rendezvous::HostHere& action) {
 
 void SimContact::HostByEtcd(bool is_leader_gone) {
   using rendezvous::Hosted;
-  hosted_ = setup_.host({.seen_revision = seen_revision_,
-                         .is_leader_gone = is_leader_gone,
-                         .began =
-                             [this](bool leads, const std::string& why) {
-                               setup_.enter([this, leads, why] {
-                                 if (leads) return Give(Hosted{.place = PlaceOf(hosted_->place())});
-                                 hosted_ = nullptr;
-                                 Give(Hosted{.outcome = Hosted::Outcome::kPortTaken, .text = why});
-                               });
-                             },
-                         .lost =
-                             [this](const std::string& why) {
-                               setup_.enter([this, why] { Give(rendezvous::HostLost{why}); });
-                             }});
+  hosted_ = setup_.host(
+      {.seen_revision = seen_revision_,
+       .is_leader_gone = is_leader_gone,
+       .began =
+           [this](bool leads, const std::string& why) {
+             setup_.enter([this, leads, why] {
+               if (leads) return Give(Hosted{.place = PlaceOf(hosted_->place())});
+               hosted_ = nullptr;
+               Give(Hosted{.outcome = Hosted::Outcome::kPortTaken, .text = why});
+             });
+           },
+       .lost =
+           [this](const std::string& why) {
+             setup_.enter([this, why] { Give(rendezvous::HostLost{why}); });
+           },
+       .resigns =
+           [this](const std::string& why) {
+             setup_.enter([this, why] { Give(rendezvous::HostLost{why, /*is_cut_off=*/true}); });
+           }});
 }
 
 void SimContact::Do(const rendezvous::StopHosting& action) {

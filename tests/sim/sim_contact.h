@@ -22,6 +22,7 @@ class SimContact {
     bool is_leader_gone = false;
     std::function<void(bool leads, const std::string& why)> began;
     std::function<void(const std::string& why)> lost;
+    std::function<void(const std::string& why)> resigns;
   };
   struct Setup {
     AgentKey key;

@@ -242,6 +242,9 @@ void SimCoordinator::Apply(SessionId id, const Event& event, uint64_t sequence) 
 void SimCoordinator::StepMachine(const Event& event) {
   const std::vector<Action> actions = machine_->Step(now(), event);
   trace_.CoordinatorStepped(start_.life, now(), *machine_, event, actions);
+  if (!machine_->resignation().empty() && !std::exchange(has_resigned_, true)) {
+    start_.resigns(machine_->resignation());
+  }
   for (const Action& action : actions) CarryOut(action);
 }
 

@@ -40,6 +40,7 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
     bool is_leader_gone = false;  // that leader's machine refused for it
     std::function<void(bool leads, const std::string& why)> began = nullptr;
     std::function<void(const std::string& why)> lost = nullptr;
+    std::function<void(const std::string& why)> resigns = nullptr;
   };
   SimCoordinator(const Scenario& scenario, Timeline& timeline, Network& network, Trace& trace,
                  CoordinatorFile& file, Start start);
@@ -101,6 +102,7 @@ class SimCoordinator final : public Process, public CoordinatorEnd {
   uint64_t last_session_ = 0;
   Random random_;
   bool has_ended_ = false;
+  bool has_resigned_ = false;
   bool is_resigning_ = false;
   std::function<void()> ended_;  // set while it waits for the other nodes to leave
   bool is_port_open_ = true;

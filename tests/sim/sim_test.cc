@@ -150,6 +150,33 @@ TEST_CASE("sim: whoever knows the way back needs no resolver for it") {
   CHECK(result.tally.successes == 1);
 }
 
+// Three nodes with etcd. The leader's is cut off from the others for long, and not from etcd.
+TEST_CASE(
+    "sim: the nodes that reach each other go on, and not a leader that is cut off from them") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Scenario scenario = DrawScenario(seed, 3, /*is_elected=*/true);
+    scenario.policy = {
+        .run_id = "job1", .min_nodes = 2, .max_nodes = 3, .max_restarts = 0, .limits = {}};
+    scenario.policy.last_call = seconds(5);
+    scenario.policy.join_timeout = seconds(30);
+    scenario.nodes.resize(3);
+    scenario.has_next_job = false;
+    for (NodePlan& plan : scenario.nodes) plan.start = TimePoint{};
+    scenario.work = seconds(60);
+    scenario.skew = Duration{0};
+    scenario.faults = {{.at = TimePoint(seconds(20)),
+                        .kind = FaultKind::kCutCoordinator,
+                        .duration = seconds(180)}};
+    scenario.heal_at = TimePoint(seconds(200));
+    scenario.end_by = TimePoint(seconds(600));
+    const RunResult result = RunScenario(scenario, false);
+    CAPTURE(seed);
+    CHECK(result.breaches.empty());
+    CHECK(result.tally.rounds == 2);  // of three nodes, and of two
+    CHECK(result.tally.successes == 1);
+  }
+}
+
 TEST_CASE("sim: with etcd a seed runs alike every time") {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const RunResult once = RunScenario(DrawScenario(seed, 0, true), false);

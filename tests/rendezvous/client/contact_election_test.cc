@@ -168,6 +168,20 @@ TEST_CASE("election: a leader that is not it any more stops its coordinator, and
   CHECK(bench.text == "10.0.0.5:9");
 }
 
+TEST_CASE("election: a leader that is cut off from the others lets them lead for a while") {
+  ContactBench bench = Leading();
+  CHECK(bench.Step(HostLost{"it hears nobody", /*is_cut_off=*/true}) ==
+        "resign; close; emit lost; look");
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "");
+  bench.Step(HostStopped{});
+  for (int seconds_later = 1; seconds_later < 10; ++seconds_later) {
+    CHECK(bench.Pass(seconds(1)) != Contains("host"));
+    CHECK(bench.Step(Saw(Outcome::kVacant)) == "");
+  }
+  CHECK(bench.Pass(seconds(3)) == Contains("look"));
+  CHECK(bench.Step(Saw(Outcome::kVacant)) == "host");
+}
+
 TEST_CASE("election: a leader that lost its place while nobody leads comes back to it") {
   ContactBench bench = Leading();
   CHECK(bench.Step(HostLost{"etcd has not renewed its lease"}) == "resign; close; emit lost; look");

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -100,6 +101,98 @@ TEST_CASE("machine: the next round names the lost node, and not what failed of i
   for (const Assign& assign : second) {
     CHECK(assign.assignment.restart_reason.find("node b is lost") == 0);
   }
+}
+
+// Node "a" of this very process and nodes elsewhere, which run a round from 0 s on.
+std::unique_ptr<RendezvousMachine> ElectedJob(int nodes_elsewhere) {
+  const Policy policy = TestPolicy(1, nodes_elsewhere + 1);
+  auto machine = std::make_unique<RendezvousMachine>(policy, FirstStart(), At(0s), Election{});
+  NodeJoined own = Join(policy, "a", 1);
+  own.source_addr = own.accepted_addr = "";
+  machine->Step(At(0s), own);
+  for (int i = 0; i < nodes_elsewhere; ++i) {
+    machine->Step(At(0s), Join(policy, std::string(1, static_cast<char>('b' + i)),
+                               static_cast<uint64_t>(i) + 2));
+  }
+  REQUIRE(machine->current().round == Round{1});
+  return machine;
+}
+
+// Second by second, with beats of these sessions. What the machine did.
+std::vector<Action> BeatUntil(RendezvousMachine& machine, Duration from, Duration until,
+                              const std::vector<uint64_t>& sessions) {
+  std::vector<Action> all;
+  for (Duration at = from; at <= until; at += 1s) {
+    for (const uint64_t session : sessions) {
+      const Stamp stamp{SessionId{session}, Epoch{1}, Round{1}, kTestJob};
+      for (Action& action : machine.Step(At(at), HeartbeatReceived{stamp})) {
+        all.push_back(std::move(action));
+      }
+    }
+  }
+  return all;
+}
+
+TEST_CASE(
+    "machine: an elected one that hears none of two nodes elsewhere resigns and evicts none") {
+  const auto machine = ElectedJob(2);
+  CHECK(Only<Drain>(BeatUntil(*machine, 1s, 4s, {1})).empty());
+  CHECK(machine->resignation() == "");
+  CHECK(Only<Drain>(BeatUntil(*machine, 5s, 60s, {1})).empty());
+  CHECK(
+      machine->resignation() ==
+      "its coordinator has heard none of the other nodes for 5 s, and leaves its place to another");
+}
+
+TEST_CASE("machine: an elected one that hears one of two nodes elsewhere evicts the other") {
+  const auto machine = ElectedJob(2);
+  CHECK(Only<Drain>(BeatUntil(*machine, 1s, 12s, {1, 2})).size() == 2);
+  CHECK(machine->resignation() == "");
+}
+
+TEST_CASE("machine: an elected one goes on without its only node elsewhere") {
+  const auto machine = ElectedJob(1);
+  CHECK(Only<Drain>(BeatUntil(*machine, 1s, 12s, {1})).size() == 1);
+  CHECK(machine->resignation() == "");
+}
+
+// Nodes "a", beside which the coordinator of epoch 1 was, "b" and "c" run a round. "b" and "c" come
+// to the next coordinator 1 s after its start. The moment at which that ends the round.
+Duration EndsRoundAt(const Election& election) {
+  const Policy policy = TestPolicy(1, 3);
+  RendezvousMachine first(policy, FirstStart(), At(0s), Election{});
+  NodeJoined own = Join(policy, "a", 1);
+  own.source_addr = own.accepted_addr = "";
+  first.Step(At(0s), own);
+  first.Step(At(0s), Join(policy, "b", 2));
+  const auto assigned = Only<Assign>(first.Step(At(0s), Join(policy, "c", 3)));
+  REQUIRE(assigned.size() == 3);
+  Beginning beginning = FirstStart();
+  beginning.epoch = Epoch{2};
+  beginning.is_remembered = true;
+  RendezvousMachine next(policy, beginning, At(0s), election);
+  std::vector<Action> actions;
+  for (const uint64_t session : {2, 3}) {
+    NodeJoined back = Join(policy, session == 2 ? "b" : "c", session);
+    back.stamp = {SessionId{session}, Epoch{1}, Round{1}, kTestJob};
+    back.held = assigned[session - 1].assignment;
+    REQUIRE(Only<Drain>(next.Step(At(1s), back)).empty());
+  }
+  for (Duration at = 1s; at < 60s; at += 500ms) {
+    for (const uint64_t session : {2, 3}) {
+      const Stamp stamp{SessionId{session}, Epoch{1}, Round{1}, kTestJob};
+      if (!Only<Drain>(next.Step(At(at), HeartbeatReceived{stamp})).empty()) return at;
+    }
+  }
+  return {};
+}
+
+TEST_CASE(
+    "machine: the node of a leader whose process is gone is missed for 2 s when all are back") {
+  CHECK(EndsRoundAt({.gone_leader = Epoch{1}}) == 3s);
+  // Its lease was over: it may be cut off. Or it was another leader's round.
+  CHECK(EndsRoundAt({}) == 11s);
+  CHECK(EndsRoundAt({.gone_leader = Epoch{5}}) == 11s);
 }
 
 TEST_CASE("machine: a join of an older session never displaces the newer one") {

@@ -1,4 +1,4 @@
-"""The fifteen faults that the simulator must find.
+"""The sixteen faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
@@ -119,5 +119,11 @@ MUTANTS = [
         "patches": [(CLIENT + "contact_election.cc",
                      "is_leader_refusing_ && took_refused_place_;\n",
                      "is_leader_refusing_ && took_refused_place_ && !MUTANT;\n")],
+    },
+    {
+        "name": "a leader that is cut off from its nodes evicts them",
+        "patches": [(CORE + "membership.cc",
+                     "  if (now < last_word_from_elsewhere_ + evict_after_ / 2) return false;\n",
+                     "  if (MUTANT || now < last_word_from_elsewhere_ + evict_after_ / 2) return false;\n")],
     },
 ]
