@@ -60,6 +60,8 @@ class AgentRecord {
   // Workers of the adopted round may live here.
   bool had_round() const { return assignment_.round.value != 0; }
   bool is_assigned() const { return !is_waiting_ && had_round(); }
+  // The newest; of round 0: none was given.
+  const Assignment& assignment() const { return assignment_; }
   // The verdict or a final refusal came: nothing more will be heard.
   bool is_over() const { return is_over_; }
 

@@ -55,7 +55,9 @@ ContactCore::ContactCore(ContactOptions options, const std::string& host_name, u
       is_name_checked_(options_.local_addr.empty()),
       hosts_(hosts_by_name_.value_or(false)),
       tries_host_(hosts_ && !IsElected()),
-      without_contact_since_(now) {}
+      without_contact_since_(now) {
+  turn_at_ = now + TurnAfter();
+}
 
 std::vector<ContactAction> ContactCore::Step(TimePoint now, const ContactEvent& event) {
   now_ = now;

@@ -226,8 +226,16 @@ class ContactCore {
   // How long a node whose coordinator was cut off from the others lets them lead. They see within a
   // second that nobody does.
   static constexpr Duration kStandAside = std::chrono::seconds(10);
-  // How often etcd is asked who leads while the leader's coordinator is silent.
-  static constexpr Duration kWatchEvery = std::chrono::milliseconds(250);
+  // How soon etcd is asked again who leads while the leader's coordinator is silent: with twice the
+  // pause each time...
+  static constexpr Duration kFirstWatch = std::chrono::milliseconds(250);
+  static constexpr Duration kLongestWatch = std::chrono::seconds(1);
+  // ...and by all nodes together a thousand times a second at most.
+  static constexpr Duration kWatchOfEach = std::chrono::milliseconds(1);
+  // Where more nodes than these lose a leader, they look in turn who may be the next one.
+  static constexpr int kAtOnce = 8;
+  static constexpr Duration kTurnOfEach = std::chrono::milliseconds(1);
+  static constexpr Duration kLastTurn = std::chrono::seconds(2);
 
   // `seed` spreads the waits between attempts; `host_name` is this machine's.
   ContactCore(ContactOptions options, const std::string& host_name, uint32_t seed, TimePoint now);
@@ -284,6 +292,11 @@ class ContactCore {
   void WatchLeader();
   std::optional<TimePoint> WatchAt() const;
   void HearOfLeader(const Looked& look);
+  // The nodes that may want to lead: those of the round, or as many as there can be.
+  int Candidates() const;
+  // How long this one lets others try before it does: the lower ranks, or chance decides.
+  Duration TurnAfter();
+  void AwaitTurn();
   // Why an agent that waits for a place should not go on; nullopt: it should.
   std::optional<std::string> FinalTrouble(const Looked& look) const;
   // Of a job whose coordinator was not met yet: whether it may be at the next port.
@@ -365,8 +378,11 @@ class ContactCore {
   bool is_leader_refusing_ = false;        // ...and its machine refuses for it
   // It stood for the place of a leader that refused, and has met no other leader since.
   bool took_refused_place_ = false;
-  TimePoint stands_from_{};  // it lets others lead until then
-  std::string trouble_;      // of the last attempt
+  TimePoint turn_at_;                  // who looks from then on and finds nobody may lead
+  Duration watch_pause_{0};            // from one watch to the next
+  Duration next_watch_ = kFirstWatch;  // the longest that the pause behind the next one can be
+  TimePoint stands_from_{};            // it lets others lead until then
+  std::string trouble_;                // of the last attempt
   // What was told last, and what within the last minute: a text an attempt, which backs off.
   std::string told_;
   std::map<std::string, TimePoint> told_at_;

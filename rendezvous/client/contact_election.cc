@@ -71,9 +71,11 @@ void ContactCore::JudgeLeader(Looked look) {
   }
   if (loss_) LoseContact({.reason = look.text, .is_lasting = is_expired});
   SeekAgain();
-  tries_host_ = IsNobodyThere(look.outcome) && !is_refused_again && MayHost();
-  if (tries_host_) {
-    attempt_at_ = now_;
+  const bool may_lead = IsNobodyThere(look.outcome) && !is_refused_again && MayHost();
+  // A look from before its turn says nothing of those whose turn came first.
+  tries_host_ = may_lead && errand_since_ >= turn_at_;
+  if (may_lead) {
+    attempt_at_ = std::max(now_, tries_host_ ? now_ : turn_at_);
   } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
     TellWait(look.text, WaitText(look.text));
   }
@@ -81,7 +83,25 @@ void ContactCore::JudgeLeader(Looked look) {
 
 std::optional<TimePoint> ContactCore::WatchAt() const {
   if (!IsElected() || state_ != State::kLinked || is_local_ || end_by_) return std::nullopt;
-  return std::max(last_heard_ + beat_interval_ * 3 / 2, knocked_at_ + kWatchEvery);
+  return std::max(last_heard_ + beat_interval_ * 3 / 2, knocked_at_ + watch_pause_);
+}
+
+int ContactCore::Candidates() const {
+  return record_.had_round() ? record_.assignment().node_count : options_.policy.max_nodes;
+}
+
+Duration ContactCore::TurnAfter() {
+  const int candidates = Candidates();
+  if (!IsElected() || candidates <= kAtOnce) return Duration{0};
+  const double chance = std::generate_canonical<double, 31>(random_);
+  const int place =
+      record_.had_round() ? record_.assignment().node_rank : static_cast<int>(chance * candidates);
+  return place * std::min(kTurnOfEach, kLastTurn / candidates);
+}
+
+void ContactCore::AwaitTurn() {
+  turn_at_ = now_ + TurnAfter();
+  attempt_at_ = std::max(attempt_at_, turn_at_);
 }
 
 void ContactCore::WatchLeader() {
@@ -89,6 +109,11 @@ void ContactCore::WatchLeader() {
   if (!at || errand_ != Errand::kNone || now_ < *at) return;
   errand_ = Errand::kLook;
   errand_since_ = knocked_at_ = now_;
+  const Duration half = std::max(next_watch_, Candidates() * kWatchOfEach) / 2;
+  const double chance = std::generate_canonical<double, 31>(random_);
+  watch_pause_ =
+      half + Duration(static_cast<Duration::rep>(chance * static_cast<double>(half.count())));
+  next_watch_ = std::min(2 * next_watch_, kLongestWatch);
   Do(LookAtEndpoint{.port = 0, .is_key_only = true});
 }
 
@@ -103,7 +128,8 @@ void ContactCore::HearOfLeader(const Looked& look) {
   SeekAgain();
   attempt_at_ = now_;
   is_leader_refusing_ = false;
-  tries_host_ = is_vacant && MayHost();
+  if (is_vacant) AwaitTurn();
+  tries_host_ = is_vacant && MayHost() && turn_at_ <= now_;
 }
 
 void ContactCore::On(const HostLost& lost) {

@@ -208,6 +208,7 @@ bool ContactCore::WatchesMachine() const {
 void ContactCore::HearMachine() {
   last_heard_ = answered_at_ = now_;
   is_unanswered_ = false;
+  next_watch_ = kFirstWatch;
 }
 
 void ContactCore::NoteAnswer(const Looked& look) {
@@ -286,6 +287,7 @@ void ContactCore::Break(const std::string& reason) {
   LoseContact({.reason = reason});
   SeekAgain();
   goes_back_ = !IsElected();
+  if (IsElected()) AwaitTurn();
 }
 
 void ContactCore::End() {

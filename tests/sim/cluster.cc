@@ -59,7 +59,8 @@ RunResult Cluster::Run() {
           .hash = trace_.hash(),
           .steps = timeline_.steps(),
           .simulated = timeline_.now().time_since_epoch(),
-          .tally = checker_.tally()};
+          .tally = checker_.tally(),
+          .etcd = etcd_ ? etcd_->load() : SimEtcd::Load{}};
 }
 
 void Cluster::set_heard(const Heard& heard) {

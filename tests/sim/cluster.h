@@ -24,6 +24,7 @@ struct RunResult {
   uint64_t steps = 0;
   Duration simulated{0};
   Tally tally;
+  SimEtcd::Load etcd = {};
 };
 
 // Runs the scenario from its start to its end. `is_loud`: prints what happens.

@@ -51,12 +51,31 @@ Scenario CrowdScenario(int nodes) {
   return scenario;
 }
 
+Scenario TakeoverScenario(int nodes, bool is_silent) {
+  Scenario scenario = CrowdScenario(nodes);
+  scenario.is_apart = false;
+  scenario.is_elected = true;
+  scenario.policy.min_nodes = 1;
+  Fault fault{.at = FailsAt(nodes), .kind = FaultKind::kKillCoordinator};
+  if (is_silent) {
+    fault.kind = FaultKind::kCutCoordinator;
+    fault.duration = std::chrono::hours(1);
+    fault.detail = 1;
+  }
+  scenario.faults = {fault};
+  return scenario;
+}
+
 template <typename Event>
 size_t KindOf() {
   return rendezvous::RendezvousEvent(Event{}).index();
 }
 
 }  // namespace
+
+RunResult RunCrowdTakeover(int nodes, bool is_silent) {
+  return RunScenario(TakeoverScenario(nodes, is_silent), false);
+}
 
 CrowdResult RunCrowd(int nodes) {
   const auto all = static_cast<uint64_t>(nodes);

@@ -30,6 +30,10 @@ struct CrowdResult {
 // again after 12 s; the third one succeeds.  REQUIRES: `nodes` is at least 2.
 CrowdResult RunCrowd(int nodes);
 
+// The same with etcd, where in the first round the leader's agent is killed for good. With
+// `is_silent` its machine is cut off from the others and from etcd instead. The others succeed.
+RunResult RunCrowdTakeover(int nodes, bool is_silent);
+
 }  // namespace ddprun::sim
 
 #endif  // DDPRUN_TESTS_SIM_CROWD_H_

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace ddprun::sim {
 namespace {
@@ -48,6 +49,11 @@ void SimEtcd::Arrive(const Asked& asked, const std::shared_ptr<bool>& is_over, c
     return timeline_.At(until, [=, this] { Arrive(asked, is_over, then); });
   }
   const std::optional<rendezvous::EtcdKey> before = model_.Find(watched_);
+  if (std::holds_alternative<rendezvous::ReadKey>(asked.call)) {
+    ++load_.reads;
+  } else if (!std::holds_alternative<rendezvous::RenewLease>(asked.call)) {
+    ++load_.writes;
+  }
   EtcdAnswer answer = model_.Carry(timeline_.now(), asked.call);
   watch_(asked, answer, before);
   if (Strikes(loss_percent_)) return;

@@ -44,6 +44,13 @@ class SimEtcd {
   // What one asks meanwhile is found at the end.
   void Cut(size_t who, TimePoint until);
 
+  struct Load {
+    uint64_t reads = 0;
+    uint64_t writes = 0;  // what its members agree on: leases that begin and end, transactions
+  };
+  // Of all calls that have arrived.
+  const Load& load() const { return load_; }
+
   rendezvous::testing::EtcdModel& model() { return model_; }
   const rendezvous::testing::EtcdModel& model() const { return model_; }
 
@@ -61,6 +68,7 @@ class SimEtcd {
   const int loss_percent_;
   const int late_percent_;
   rendezvous::testing::EtcdModel model_;
+  Load load_;
   TimePoint stopped_until_{};
   TimePoint slow_until_{};
   Duration slow_by_{0};

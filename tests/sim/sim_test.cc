@@ -184,6 +184,20 @@ TEST_CASE("sim: with etcd a seed runs alike every time") {
   }
 }
 
+TEST_CASE("sim: a takeover among 4096 nodes costs etcd few reads of each and few writes of all") {
+  constexpr uint64_t kNodes = 4096;
+  for (const bool is_silent : {false, true}) {
+    CAPTURE(is_silent);
+    const RunResult result = RunCrowdTakeover(kNodes, is_silent);
+    CHECK(result.breaches.empty());
+    CHECK(result.tally.takeovers == 1);
+    CHECK(result.tally.successes >= 1);
+    MESSAGE("reads ", result.etcd.reads, ", writes ", result.etcd.writes);
+    CHECK(result.etcd.reads <= 8 * kNodes);
+    CHECK(result.etcd.writes <= kNodes / 4);
+  }
+}
+
 // The times are virtual: no load of this machine is in them.
 TEST_CASE("sim: a job of many nodes keeps them as well, in few messages") {
   constexpr int kNodes = 600;
