@@ -33,28 +33,36 @@ int64_t LeaderCore::DrawLease() {
   return std::max<int64_t>(1, static_cast<int64_t>(numbers_() & INT64_MAX));
 }
 
-EtcdCall LeaderCore::Start(Doing what, EtcdCall call) {
-  doing_ = what;
-  next_.reset();
+EtcdCall LeaderCore::Start(Lane lane, Doing what, EtcdCall call) {
+  doing(lane) = what;
+  if (lane == Lane::kLease) {
+    next_.reset();
+  } else {
+    puts_next_ = false;
+  }
   return call;
 }
 
-std::optional<EtcdCall> LeaderCore::NextCall(TimePoint now) {
-  DDP_CHECK(doing_ == Doing::kNothing);
+std::optional<EtcdCall> LeaderCore::NextCall(Lane lane, TimePoint now) {
+  DDP_CHECK(doing(lane) == Doing::kNothing);
+  if (lane == Lane::kRecord) return CallOfRecord(now);
   switch (stage_) {
     case Stage::kBeginning:
       if (next_ == Doing::kCampaign) return Start(Doing::kCampaign, CampaignCall());
       asked_at_ = now;
       return Start(Doing::kGrant, GrantLease{lease_, Tenure::kLease});
     case Stage::kLeading:
-      if (!tenure_->IsLost(now)) return CallOfLeader(now);
+      if (!tenure_->IsLost(now)) return CallOfLease(now);
       Lose(absl::StrCat("etcd at ", options_.etcd_text, " has not renewed its lease for ",
                         DurationText(Tenure::kLease + Tenure::kMaxPause)));
       return std::nullopt;
     case Stage::kEnding:
-      if (now < end_by_) return CallOfEnd();
-      stage_ = Stage::kOver;
-      return std::nullopt;
+      if (now >= end_by_) {
+        stage_ = Stage::kOver;
+        return std::nullopt;
+      }
+      if (record_doing_ != Doing::kNothing) return std::nullopt;
+      return CallOfEnd();
     case Stage::kLost:
     case Stage::kOver:
       return std::nullopt;
@@ -62,15 +70,20 @@ std::optional<EtcdCall> LeaderCore::NextCall(TimePoint now) {
   return std::nullopt;
 }
 
-std::optional<EtcdCall> LeaderCore::CallOfLeader(TimePoint now) {
+std::optional<EtcdCall> LeaderCore::CallOfLease(TimePoint now) {
   if (next_ == Doing::kCheckKey) return Start(Doing::kCheckKey, ReadKey{leader_key_});
   if (now >= tenure_->NextRenewal()) {
     asked_at_ = now;
     return Start(Doing::kRenew, RenewLease{lease_});
   }
-  if (record_ && (next_ == Doing::kPutRecord || now >= write_at_)) return RecordCall();
+  return std::nullopt;
+}
+
+std::optional<EtcdCall> LeaderCore::CallOfRecord(TimePoint now) {
+  if (stage_ != Stage::kLeading) return std::nullopt;
+  if (record_ && (puts_next_ || now >= write_at_)) return RecordCall(Lane::kRecord);
   if (job_lease_ != 0 && now >= renew_job_at_) {
-    return Start(Doing::kRenewJob, RenewLease{job_lease_});
+    return Start(Lane::kRecord, Doing::kRenewJob, RenewLease{job_lease_});
   }
   return std::nullopt;
 }
@@ -82,15 +95,15 @@ EtcdTransaction LeaderCore::CampaignCall() const {
           .reads = {leader_key_, job_key_}};
 }
 
-EtcdCall LeaderCore::RecordCall() {
+EtcdCall LeaderCore::RecordCall(Lane lane) {
   if (job_lease_ == 0) {
     new_job_lease_ = DrawLease();
-    return Start(Doing::kGrantJob,
+    return Start(lane, Doing::kGrantJob,
                  GrantLease{new_job_lease_, std::max(options_.job_time, kShortestJobTime)});
   }
   writing_ = *record_;
   writing_number_ = last_record_;
-  return Start(Doing::kPutRecord,
+  return Start(lane, Doing::kPutRecord,
                EtcdTransaction{.guards = {{leader_key_, revision_}, {job_key_, record_revision_}},
                                .puts = {{job_key_, writing_, job_lease_}},
                                .deletes = {},
@@ -98,8 +111,8 @@ EtcdCall LeaderCore::RecordCall() {
 }
 
 std::optional<EtcdCall> LeaderCore::CallOfEnd() {
-  if (std::exchange(has_last_word_, false) && record_) return RecordCall();
-  if (next_ == Doing::kPutRecord && record_) return RecordCall();
+  if (std::exchange(has_last_word_, false) && record_) return RecordCall(Lane::kLease);
+  if (next_ == Doing::kPutRecord && record_) return RecordCall(Lane::kLease);
   if (next_ == Doing::kForget) {
     return Start(Doing::kForget, EtcdTransaction{.guards = {{leader_key_, revision_}},
                                                  .puts = {},
@@ -113,18 +126,22 @@ std::optional<EtcdCall> LeaderCore::CallOfEnd() {
   return Start(Doing::kRevoke, RevokeLease{lease_});
 }
 
-std::optional<TimePoint> LeaderCore::NextCallAt() const {
+std::optional<TimePoint> LeaderCore::NextCallAt(Lane lane) const {
+  if (lane == Lane::kRecord) {
+    if (stage_ != Stage::kLeading) return std::nullopt;
+    if (puts_next_) return TimePoint::min();
+    std::optional<TimePoint> next;
+    if (record_) next = write_at_;
+    if (job_lease_ != 0) next = std::min(next.value_or(TimePoint::max()), renew_job_at_);
+    return next;
+  }
   switch (stage_) {
     case Stage::kBeginning:
-    case Stage::kEnding:
       return TimePoint::min();
-    case Stage::kLeading: {
-      if (next_) return TimePoint::min();
-      TimePoint next = tenure_->NextRenewal();
-      if (record_) next = std::min(next, write_at_);
-      if (job_lease_ != 0) next = std::min(next, renew_job_at_);
-      return next;
-    }
+    case Stage::kEnding:
+      return record_doing_ == Doing::kNothing ? TimePoint::min() : end_by_;
+    case Stage::kLeading:
+      return next_ ? TimePoint::min() : tenure_->NextRenewal();
     case Stage::kLost:
     case Stage::kOver:
       return std::nullopt;
@@ -132,8 +149,8 @@ std::optional<TimePoint> LeaderCore::NextCallAt() const {
   return std::nullopt;
 }
 
-void LeaderCore::Hear(TimePoint now, const EtcdAnswer& answer) {
-  switch (std::exchange(doing_, Doing::kNothing)) {
+void LeaderCore::Hear(Lane lane, TimePoint now, const EtcdAnswer& answer) {
+  switch (std::exchange(doing(lane), Doing::kNothing)) {
     case Doing::kNothing:
       return;
     case Doing::kGrant:
@@ -264,7 +281,8 @@ void LeaderCore::TryAgain(TimePoint now, const absl::Status& why) {
 
 // At once, unless nothing is to be kept.
 void LeaderCore::PutNext() {
-  if (stage_ != Stage::kEnding || ending_ == Ending::kLeave) next_ = Doing::kPutRecord;
+  if (stage_ == Stage::kLeading) puts_next_ = true;
+  if (stage_ == Stage::kEnding && ending_ == Ending::kLeave) next_ = Doing::kPutRecord;
 }
 
 // REQUIRES: the place was ours a moment ago. That lease may carry a later leader's record; one that
@@ -278,6 +296,7 @@ void LeaderCore::Lose(std::string why) {
   loss_ = std::move(why);
   tenure_->Lose();
   record_.reset();
+  puts_next_ = false;
   next_.reset();
 }
 

@@ -6,8 +6,10 @@
 // coordinator is written by transactions that compare that same revision, and that of the record
 // before: a copy of one that a member was slow with then overwrites none that came later.
 //
-// A driver (leadership.h) carries out one call at a time: NextCall says which, Hear what came of
-// it. How far it is:
+// A driver (leadership.h) carries out one call at a time in each of two lanes: NextCall says which,
+// Hear what came of it. A leader renews its lease in one and keeps its record by the other: a slow
+// record holds up no renewal. Its beginning and its end are in the lane of the lease. How far it
+// is:
 //
 //   kBeginning -> kLeading -> kEnding -> kOver
 //        |            |                    ^
@@ -45,15 +47,16 @@ class LeaderCore {
   };
   enum class Stage { kBeginning, kLeading, kLost, kEnding, kOver };
   enum class Ending { kLeave, kForget };
+  enum class Lane { kLease, kRecord };
 
   explicit LeaderCore(Options options);
 
   // The call that is due; nullopt: none before NextCallAt(). Its answer goes to Hear before the
-  // next is asked for. REQUIRES: now never decreases.
-  std::optional<EtcdCall> NextCall(TimePoint now);
-  void Hear(TimePoint now, const EtcdAnswer& answer);
-  // REQUIRES: no call is under way. nullopt: none is planned.
-  std::optional<TimePoint> NextCallAt() const;
+  // next of the lane is asked for. REQUIRES: now never decreases.
+  std::optional<EtcdCall> NextCall(Lane lane, TimePoint now);
+  void Hear(Lane lane, TimePoint now, const EtcdAnswer& answer);
+  // REQUIRES: no call of the lane is under way. nullopt: none is planned.
+  std::optional<TimePoint> NextCallAt(Lane lane) const;
 
   // A record, as text, to be kept. One that has not been written yet is replaced. Its number, above
   // all before.
@@ -96,10 +99,13 @@ class LeaderCore {
     kRevoke,
   };
 
-  EtcdCall Start(Doing what, EtcdCall call);
-  std::optional<EtcdCall> CallOfLeader(TimePoint now);
+  EtcdCall Start(Lane lane, Doing what, EtcdCall call);
+  EtcdCall Start(Doing what, EtcdCall call) { return Start(Lane::kLease, what, std::move(call)); }
+  std::optional<EtcdCall> CallOfLease(TimePoint now);
+  std::optional<EtcdCall> CallOfRecord(TimePoint now);
   std::optional<EtcdCall> CallOfEnd();
-  EtcdCall RecordCall();
+  EtcdCall RecordCall(Lane lane);
+  Doing& doing(Lane lane) { return lane == Lane::kLease ? doing_ : record_doing_; }
   EtcdTransaction CampaignCall() const;
 
   void HearGrant(const EtcdAnswer& answer);
@@ -124,10 +130,12 @@ class LeaderCore {
   Stage stage_ = Stage::kBeginning;
   absl::Status failure_;
   std::string loss_;
-  Doing doing_ = Doing::kNothing;
-  // What comes next where that does not hang on the time.
+  Doing doing_ = Doing::kNothing;  // in the lease's lane
+  Doing record_doing_ = Doing::kNothing;
+  // What comes next in the lease's lane where that does not hang on the time.
   std::optional<Doing> next_ = Doing::kGrant;
-  TimePoint asked_at_;  // for the lease
+  bool puts_next_ = false;  // likewise in the record's
+  TimePoint asked_at_;      // for the lease
   Duration granted_{0};
   std::optional<Tenure> tenure_;
   int64_t revision_ = 0;  // at which the leader's key became ours

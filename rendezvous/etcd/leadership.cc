@@ -16,6 +16,8 @@
 namespace ddprun::rendezvous {
 namespace {
 
+using Lane = LeaderCore::Lane;
+
 constexpr Duration kCallLimit = 3 * EtcdClient::kMemberPatience;
 
 uint64_t DrawSeed() {
@@ -48,7 +50,8 @@ EtcdAnswer Carry(EtcdClient& etcd, const EtcdCall& call, TimePoint deadline) {
 
 Leadership::Leadership(Options options)
     : options_(std::move(options)),
-      etcd_(options_.etcd, options_.resolver, options_.first_member) {}
+      etcd_(options_.etcd, options_.resolver, options_.first_member),
+      record_etcd_(options_.etcd, options_.resolver, options_.first_member) {}
 
 Leadership::~Leadership() {
   {
@@ -57,19 +60,21 @@ Leadership::~Leadership() {
     changed_.notify_all();
   }
   etcd_.Cancel();
+  record_etcd_.Cancel();
+  if (record_thread_.joinable()) record_thread_.join();
   if (thread_.joinable()) thread_.join();
 }
 
 // Carries out the call that is due, by `deadline`, without the lock. False: none is.
-bool Leadership::Step(std::unique_lock<std::mutex>& lock, TimePoint deadline) {
+bool Leadership::Step(std::unique_lock<std::mutex>& lock, Lane lane, TimePoint deadline) {
   const TimePoint now = SteadyNow();
-  const std::optional<EtcdCall> call = core_->NextCall(now);
+  const std::optional<EtcdCall> call = core_->NextCall(lane, now);
   if (!call) return false;
   const TimePoint by = std::min(deadline, core_->end_by());
   lock.unlock();
-  const EtcdAnswer answer = Carry(etcd_, *call, by);
+  const EtcdAnswer answer = Carry(lane == Lane::kLease ? etcd_ : record_etcd_, *call, by);
   lock.lock();
-  core_->Hear(SteadyNow(), answer);
+  core_->Hear(lane, SteadyNow(), answer);
   return true;
 }
 
@@ -84,24 +89,27 @@ absl::StatusOr<Beginning> Leadership::Begin(uint16_t port, Duration timeout) {
                                     .job_time = options_.job_time,
                                     .seed = DrawSeed(),
                                     .etcd_text = MembersText(options_.etcd)});
-  while (core_->stage() == LeaderCore::Stage::kBeginning) Step(lock, deadline);
+  while (core_->stage() == LeaderCore::Stage::kBeginning) Step(lock, Lane::kLease, deadline);
   lock.unlock();
   if (!core_->failure().ok()) return EndBeginning(core_->failure(), deadline);
   absl::StatusOr<Beginning> beginning = TakeUp(core_->found());
   if (!beginning.ok()) return EndBeginning(beginning.status(), deadline);
   beginning->epoch = Epoch{static_cast<uint64_t>(core_->revision())};
+  const absl::Status no_thread = absl::ResourceExhaustedError(
+      absl::StrCat("start a thread for the leader's lease: ", kNoThreadText));
   thread_ = StartQuietThread([this] { Run(); });
-  if (thread_.joinable()) return beginning;
-  return EndBeginning(absl::ResourceExhaustedError(
-                          absl::StrCat("start a thread for the leader's lease: ", kNoThreadText)),
-                      deadline);
+  if (!thread_.joinable()) return EndBeginning(no_thread, deadline);
+  record_thread_ = StartQuietThread([this] { RunRecords(); });
+  if (record_thread_.joinable()) return beginning;
+  Leave(deadline - SteadyNow());
+  return no_thread;
 }
 
 // What it has in etcd goes at once, or when its lease ends.
 absl::Status Leadership::EndBeginning(absl::Status why, TimePoint deadline) {
   std::unique_lock lock(mutex_);
   core_->End(LeaderCore::Ending::kLeave, deadline);
-  while (Step(lock, deadline)) {
+  while (Step(lock, Lane::kLease, deadline)) {
   }
   return why;
 }
@@ -130,9 +138,8 @@ std::optional<Election> Leadership::election() const {
 void Leadership::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (Step(lock, SteadyNow() + kCallLimit)) {
-      TellWritten(lock);
-      TellTrouble(lock);
+    if (Step(lock, Lane::kLease, SteadyNow() + kCallLimit)) {
+      TellWritten(lock);      // the last one
       changed_.notify_all();  // it may tell again
       continue;
     }
@@ -141,11 +148,28 @@ void Leadership::Run() {
       TellLoss(lock);
       continue;
     }
-    // Who calls Write or End wakes it.
-    const TimePoint next = core_->NextCallAt().value_or(SteadyNow() + std::chrono::hours(1));
-    changed_.wait_until(lock, ToSteady(std::max(next, SteadyNow())));
+    AwaitCall(lock, Lane::kLease);
   }
   ended_.set_value();
+}
+
+void Leadership::RunRecords() {
+  std::unique_lock lock(mutex_);
+  while (core_->stage() == LeaderCore::Stage::kLeading) {
+    if (Step(lock, Lane::kRecord, SteadyNow() + kCallLimit)) {
+      TellWritten(lock);
+      TellTrouble(lock);
+      changed_.notify_all();  // the end waits for it
+    } else {
+      AwaitCall(lock, Lane::kRecord);
+    }
+  }
+}
+
+// Who calls Write or End wakes it, and the other lane.
+void Leadership::AwaitCall(std::unique_lock<std::mutex>& lock, Lane lane) {
+  const TimePoint next = core_->NextCallAt(lane).value_or(SteadyNow() + std::chrono::hours(1));
+  changed_.wait_until(lock, ToSteady(std::max(next, SteadyNow())));
 }
 
 void Leadership::TellWritten(std::unique_lock<std::mutex>& lock) {
@@ -210,6 +234,7 @@ void Leadership::End(LeaderCore::Ending how, Duration timeout) {
     ended = ended_.get_future();
     changed_.notify_all();
   }
+  record_etcd_.Cancel();  // what it was about is in the way of the end now
   ended.wait_for(timeout);
   etcd_.Cancel();
 }

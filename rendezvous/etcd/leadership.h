@@ -1,6 +1,7 @@
 // One coordinator's place as the leader of its job, held in etcd.
 //
-// LeaderCore decides; a thread of this object's carries out its calls, one at a time. When the
+// LeaderCore decides; two threads of this object's carry out its calls, one for the lease and one
+// for the record. When the
 // lease has not been renewed for its whole time the coordinator waits before it says anything
 // (tenure.h); when the key is another's, or nothing was heard for much longer, it is lost.
 #ifndef DDPRUN_RENDEZVOUS_ETCD_LEADERSHIP_H_
@@ -68,10 +69,12 @@ class Leadership final : public JobMemory {
   const Leader& leader() const { return self_; }
 
  private:
-  bool Step(std::unique_lock<std::mutex>& lock, TimePoint deadline);
+  bool Step(std::unique_lock<std::mutex>& lock, LeaderCore::Lane lane, TimePoint deadline);
   absl::StatusOr<Beginning> TakeUp(const std::optional<std::string>& job) const;
   absl::Status EndBeginning(absl::Status why, TimePoint deadline);
   void Run();
+  void RunRecords();
+  void AwaitCall(std::unique_lock<std::mutex>& lock, LeaderCore::Lane lane);
   void TellWritten(std::unique_lock<std::mutex>& lock);
   void TellLoss(std::unique_lock<std::mutex>& lock);
   void TellTrouble(std::unique_lock<std::mutex>& lock);
@@ -79,7 +82,8 @@ class Leadership final : public JobMemory {
 
   const Options options_;
   Leader self_;
-  EtcdClient etcd_;  // of Begin's thread, then of ours
+  EtcdClient etcd_;  // of Begin's thread, then of the lease's
+  EtcdClient record_etcd_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -90,6 +94,7 @@ class Leadership final : public JobMemory {
   std::promise<void> ended_;
 
   std::thread thread_;
+  std::thread record_thread_;
 };
 
 }  // namespace ddprun::rendezvous

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <variant>
 #include <vector>
 
@@ -24,6 +25,7 @@ using rendezvous::EtcdTransaction;
 using rendezvous::LeaderCore;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using Lane = LeaderCore::Lane;
 using Stage = LeaderCore::Stage;
 
 constexpr char kLeaderKey[] = "/p/j/leader";
@@ -70,7 +72,7 @@ class Election {
     SimClock clock;
     std::shared_ptr<LeaderCore> core;  // of the place that is held or wanted
     uint64_t number = 0;               // of that core
-    bool is_asking = false;
+    std::set<Lane> asking;             // in which a call is under way
     bool was_leading = false;
     int64_t seen = 0;
     TimePoint stopped_until{};
@@ -124,7 +126,7 @@ class Election {
   void Forget(Candidate& candidate) {
     candidate.core.reset();
     ++candidate.number;
-    candidate.is_asking = false;
+    candidate.asking.clear();
     candidate.was_leading = false;
     candidate.newest_number = 0;
   }
@@ -239,24 +241,29 @@ class Election {
                                                          .job_time = kJobTime,
                                                          .seed = Mix(seed_, who, candidate.number),
                                                          .etcd_text = "etcd"});
-    candidate.is_asking = false;
+    candidate.asking.clear();
     candidate.was_leading = false;
     Step(who);
   }
 
   void Step(size_t who) {
     Candidate& candidate = candidates_[who];
-    if (candidate.core == nullptr || candidate.is_asking) return;
+    if (candidate.core == nullptr) return;
     const std::shared_ptr<LeaderCore> core = candidate.core;
-    const std::optional<EtcdCall> call = core->NextCall(Now(candidate));
-    if (call) {
-      candidate.is_asking = true;
-      return Ask(who, *call, [this, who, core](const EtcdAnswer& answer) {
-        Enter(who, [this, who, core, answer] { Hear(who, core, answer); });
-      });
+    std::optional<TimePoint> next;
+    for (const Lane lane : {Lane::kLease, Lane::kRecord}) {
+      if (candidate.asking.contains(lane)) continue;
+      if (const std::optional<EtcdCall> call = core->NextCall(lane, Now(candidate))) {
+        candidate.asking.insert(lane);
+        Ask(who, *call, [this, who, core, lane](const EtcdAnswer& answer) {
+          Enter(who, [this, who, core, lane, answer] { Hear(who, core, lane, answer); });
+        });
+      } else if (const std::optional<TimePoint> at = core->NextCallAt(lane)) {
+        next = std::min(next.value_or(*at), *at);
+      }
     }
     if (core->stage() == Stage::kOver || core->stage() == Stage::kLost) return Leave(who);
-    const std::optional<TimePoint> next = core->NextCallAt();
+    if (!next) return;
     const uint64_t number = ++timers_;
     candidate_timer_[who] = number;
     timeline_.At(candidate.clock.WhenReads(std::max(*next, Now(candidate))),
@@ -269,11 +276,12 @@ class Election {
                  });
   }
 
-  void Hear(size_t who, const std::shared_ptr<LeaderCore>& core, const EtcdAnswer& answer) {
+  void Hear(size_t who, const std::shared_ptr<LeaderCore>& core, Lane lane,
+            const EtcdAnswer& answer) {
     Candidate& candidate = candidates_[who];
     if (candidate.core != core) return;
-    candidate.is_asking = false;
-    core->Hear(Now(candidate), answer);
+    candidate.asking.erase(lane);
+    core->Hear(lane, Now(candidate), answer);
     if (core->stage() == Stage::kLeading && !std::exchange(candidate.was_leading, true)) {
       TakeUp(who);
     }

@@ -51,24 +51,29 @@ void SimLeadership::Begin() {
 
 void SimLeadership::AfterWork() {
   if (is_beginning_ && core_.stage() != Stage::kBeginning) EndBeginning();
-  if (is_asking_ || !is_alive()) return ArmTimer(std::nullopt);
-  if (const std::optional<rendezvous::EtcdCall> call = core_.NextCall(now())) {
-    ArmTimer(std::nullopt);
-    return Ask(*call);
+  if (!is_alive()) return ArmTimer(std::nullopt);
+  std::optional<TimePoint> next;
+  for (const Lane lane : {Lane::kLease, Lane::kRecord}) {
+    if (calls_[lane].is_asking) continue;
+    if (const std::optional<rendezvous::EtcdCall> call = core_.NextCall(lane, now())) {
+      Ask(lane, *call);
+    } else if (const std::optional<TimePoint> at = core_.NextCallAt(lane)) {
+      next = std::max(std::min(next.value_or(*at), *at), now());
+    }
   }
+  ArmTimer(next);
   if (core_.stage() == Stage::kOver) return TellEnded();
   if (core_.stage() == Stage::kLost && !std::exchange(is_loss_told_, true)) {
     setup_.lost(core_.loss());
   }
-  const std::optional<TimePoint> next = core_.NextCallAt();
-  ArmTimer(next ? std::optional(std::max(*next, now())) : std::nullopt);
 }
 
-void SimLeadership::Ask(const rendezvous::EtcdCall& call) {
-  is_asking_ = true;
-  const uint64_t number = ++calls_;
-  const auto hear = [this, number](const EtcdAnswer& answer) {
-    Enter([this, number, answer] { Hear(number, answer); });
+void SimLeadership::Ask(Lane lane, const rendezvous::EtcdCall& call) {
+  Calls& calls = calls_[lane];
+  calls.is_asking = true;
+  const uint64_t number = ++calls.count;
+  const auto hear = [this, lane, number](const EtcdAnswer& answer) {
+    Enter([this, lane, number, answer] { Hear(lane, number, answer); });
   };
   etcd_.Ask({.who = static_cast<size_t>(setup_.node),
              .self = EncodeLeader(setup_.self),
@@ -83,9 +88,9 @@ void SimLeadership::Ask(const rendezvous::EtcdCall& call) {
   });
 }
 
-void SimLeadership::Hear(uint64_t call, const EtcdAnswer& answer) {
-  if (call != calls_ || !std::exchange(is_asking_, false)) return;
-  core_.Hear(now(), answer);
+void SimLeadership::Hear(Lane lane, uint64_t call, const EtcdAnswer& answer) {
+  if (call != calls_[lane].count || !std::exchange(calls_[lane].is_asking, false)) return;
+  core_.Hear(lane, now(), answer);
   TellWritten();
   if (!is_beginning_) setup_.changed();
 }
@@ -134,6 +139,11 @@ void SimLeadership::End(LeaderCore::Ending how, std::function<void()> then) {
   Enter([this, how, then = std::move(then)] {
     ended_ = then;
     core_.End(how, now() + kFileLimit);
+    // The driver cancels it.
+    if (calls_[Lane::kRecord].is_asking) {
+      Hear(Lane::kRecord, calls_[Lane::kRecord].count,
+           {.status = absl::CancelledError("nobody wants it"), .key = std::nullopt});
+    }
     timeline_.At(clock_.WhenReads(now() + kFileLimit), [this] {
       Enter([this] {
         TellEnded();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,9 +56,15 @@ class SimLeadership final : public Process {
 
  private:
   using Stage = rendezvous::LeaderCore::Stage;
+  using Lane = rendezvous::LeaderCore::Lane;
+  // The calls of one lane of the core.
+  struct Calls {
+    uint64_t count = 0;
+    bool is_asking = false;
+  };
   void AfterWork() override;
-  void Ask(const rendezvous::EtcdCall& call);
-  void Hear(uint64_t call, const rendezvous::EtcdAnswer& answer);
+  void Ask(Lane lane, const rendezvous::EtcdCall& call);
+  void Hear(Lane lane, uint64_t call, const rendezvous::EtcdAnswer& answer);
   void EndBeginning();
   void TellWritten();
   void TellEnded();
@@ -67,8 +74,7 @@ class SimLeadership final : public Process {
   const Setup setup_;
   Random random_;
   rendezvous::LeaderCore core_;
-  uint64_t calls_ = 0;
-  bool is_asking_ = false;
+  std::map<Lane, Calls> calls_;
   bool is_beginning_ = true;
   TimePoint begin_by_;
   std::string failure_;

@@ -13,6 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using Lane = LeaderCore::Lane;
 using Stage = LeaderCore::Stage;
 
 constexpr char kLeaderKey[] = "/p/j/leader";
@@ -35,9 +36,11 @@ struct Candidate {
   // Carries out all that is due. The number of calls.
   int Run(TimePoint now) {
     int calls = 0;
-    while (const std::optional<EtcdCall> call = core.NextCall(now)) {
-      core.Hear(now, etcd.Carry(now, *call));
-      REQUIRE(++calls < 20);
+    for (const Lane lane : {Lane::kLease, Lane::kRecord, Lane::kLease}) {
+      while (const std::optional<EtcdCall> call = core.NextCall(lane, now)) {
+        core.Hear(lane, now, etcd.Carry(now, *call));
+        REQUIRE(++calls < 20);
+      }
     }
     return calls;
   }
@@ -45,7 +48,9 @@ struct Candidate {
   void RunUntil(TimePoint& now, TimePoint end) {
     for (;;) {
       Run(now);
-      const std::optional<TimePoint> next = core.NextCallAt();
+      std::optional<TimePoint> next = core.NextCallAt(Lane::kLease);
+      const std::optional<TimePoint> of_record = core.NextCallAt(Lane::kRecord);
+      if (!next || (of_record && *of_record < *next)) next = of_record;
       if (!next || *next > end) break;
       now = std::max(now, *next);
     }
@@ -106,13 +111,13 @@ TEST_CASE("leader core: a late copy of a record overwrites none that came after 
   const TimePoint now(seconds(100));
   a.Run(now);
   a.core.Write("old");
-  std::optional<EtcdCall> grant = a.core.NextCall(now);
-  a.core.Hear(now, etcd.Carry(now, *grant));
-  const std::optional<EtcdCall> late = a.core.NextCall(now);
+  std::optional<EtcdCall> grant = a.core.NextCall(Lane::kRecord, now);
+  a.core.Hear(Lane::kRecord, now, etcd.Carry(now, *grant));
+  const std::optional<EtcdCall> late = a.core.NextCall(Lane::kRecord, now);
   REQUIRE(std::holds_alternative<EtcdTransaction>(*late));
   SUBCASE("whose answer was lost") { etcd.Carry(now, *late); }
   SUBCASE("that a member was slow with") {}
-  a.core.Hear(now, Lost());
+  a.core.Hear(Lane::kRecord, now, Lost());
   const uint64_t number = a.core.Write("new");
   a.Run(now + seconds(1));
   CHECK(a.core.done_records() == number);
@@ -127,11 +132,11 @@ TEST_CASE("leader core: a record whose answer was lost is told as durable once i
   const TimePoint now(seconds(100));
   a.Run(now);
   const uint64_t number = a.core.Write("r");
-  const std::optional<EtcdCall> grant = a.core.NextCall(now);
-  a.core.Hear(now, etcd.Carry(now, *grant));
-  const std::optional<EtcdCall> put = a.core.NextCall(now);
+  const std::optional<EtcdCall> grant = a.core.NextCall(Lane::kRecord, now);
+  a.core.Hear(Lane::kRecord, now, etcd.Carry(now, *grant));
+  const std::optional<EtcdCall> put = a.core.NextCall(Lane::kRecord, now);
   etcd.Carry(now, *put);
-  a.core.Hear(now, Lost());
+  a.core.Hear(Lane::kRecord, now, Lost());
   CHECK(a.core.done_records() == 0);
   const int64_t revision = etcd.Find(kJobKey)->revision;
   a.Run(now + seconds(1));
@@ -167,11 +172,11 @@ TEST_CASE("leader core: an answer to the candidacy that was lost is found in the
   EtcdModel etcd;
   Candidate a(etcd, 1);
   const TimePoint now(seconds(100));
-  a.core.Hear(now, etcd.Carry(now, *a.core.NextCall(now)));
-  const std::optional<EtcdCall> campaign = a.core.NextCall(now);
+  a.core.Hear(Lane::kLease, now, etcd.Carry(now, *a.core.NextCall(Lane::kLease, now)));
+  const std::optional<EtcdCall> campaign = a.core.NextCall(Lane::kLease, now);
   etcd.Carry(now, *campaign);
   // The client asks the next member, which applies it no second time.
-  a.core.Hear(now, etcd.Carry(now, *campaign));
+  a.core.Hear(Lane::kLease, now, etcd.Carry(now, *campaign));
   CHECK(a.core.stage() == Stage::kLeading);
   CHECK(a.core.revision() == etcd.Find(kLeaderKey)->revision);
 }
@@ -183,8 +188,8 @@ TEST_CASE("leader core: silence of etcd makes it wait, and then give its place u
   a.Run(now);
   const TimePoint since = now;
   while (a.core.stage() == Stage::kLeading) {
-    now = std::max(now, *a.core.NextCallAt()) + milliseconds(700);
-    if (a.core.NextCall(now)) a.core.Hear(now, Lost());
+    now = std::max(now, *a.core.NextCallAt(Lane::kLease)) + milliseconds(700);
+    if (a.core.NextCall(Lane::kLease, now)) a.core.Hear(Lane::kLease, now, Lost());
     CHECK(a.core.MayTell(now) == (now < since + Tenure::kLease));
   }
   CHECK(now >= since + Tenure::kLease + Tenure::kMaxPause);
@@ -218,11 +223,13 @@ TEST_CASE("leader core: a record that etcd does not keep for long is told once")
   const auto refuse_until = [&](TimePoint end) {
     int told = 0;
     for (; now < end; now += milliseconds(100)) {
-      while (const std::optional<EtcdCall> call = a.core.NextCall(now)) {
-        const bool is_record = std::holds_alternative<EtcdTransaction>(*call) ||
-                               std::holds_alternative<GrantLease>(*call);
-        a.core.Hear(now, is_record ? EtcdAnswer{.status = full} : etcd.Carry(now, *call));
-        told += a.core.TakeTrouble() == full ? 1 : 0;
+      for (const Lane lane : {Lane::kLease, Lane::kRecord}) {
+        while (const std::optional<EtcdCall> call = a.core.NextCall(lane, now)) {
+          const bool is_record =
+              lane == Lane::kRecord && !std::holds_alternative<RenewLease>(*call);
+          a.core.Hear(lane, now, is_record ? EtcdAnswer{.status = full} : etcd.Carry(now, *call));
+          told += a.core.TakeTrouble() == full ? 1 : 0;
+        }
       }
     }
     return told;
@@ -237,6 +244,29 @@ TEST_CASE("leader core: a record that etcd does not keep for long is told once")
   CHECK(refuse_until(now + seconds(3)) == 1);
 }
 
+TEST_CASE("leader core: a record that etcd is slow with holds up no renewal") {
+  EtcdModel etcd;
+  Candidate a(etcd, 1);
+  TimePoint now(seconds(100));
+  a.Run(now);
+  a.core.Write("slow");
+  REQUIRE(a.core.NextCall(Lane::kRecord, now));  // not answered from here on
+  for (const TimePoint end = now + seconds(20); now < end; now += milliseconds(500)) {
+    while (const std::optional<EtcdCall> call = a.core.NextCall(Lane::kLease, now)) {
+      a.core.Hear(Lane::kLease, now, etcd.Carry(now, *call));
+    }
+    CHECK(a.core.MayTell(now));
+  }
+  // The end waits for it, and no longer than it may.
+  a.core.End(LeaderCore::Ending::kLeave, now + seconds(1));
+  CHECK_FALSE(a.core.NextCall(Lane::kLease, now));
+  CHECK(a.core.NextCallAt(Lane::kLease) == now + seconds(1));
+  a.core.Hear(Lane::kRecord, now, Lost());
+  a.Run(now);
+  CHECK(ValueOf(etcd, kJobKey) == "slow");
+  CHECK(etcd.Find(kLeaderKey) == std::nullopt);
+}
+
 TEST_CASE("leader core: an etcd that deletes nothing under a guard keeps nothing of the job") {
   EtcdModel etcd;
   Candidate a(etcd, 1);
@@ -245,9 +275,9 @@ TEST_CASE("leader core: an etcd that deletes nothing under a guard keeps nothing
   a.core.Write("r");
   a.Run(now);
   a.core.End(LeaderCore::Ending::kForget, now + seconds(1));
-  const std::optional<EtcdCall> forget = a.core.NextCall(now);
+  const std::optional<EtcdCall> forget = a.core.NextCall(Lane::kLease, now);
   REQUIRE(std::holds_alternative<EtcdTransaction>(*forget));
-  a.core.Hear(now, {.status = absl::UnavailableError("database space exceeded")});
+  a.core.Hear(Lane::kLease, now, {.status = absl::UnavailableError("database space exceeded")});
   SUBCASE("where it still leads") {
     a.Run(now);
     CHECK(etcd.size() == 0);
@@ -260,7 +290,7 @@ TEST_CASE("leader core: an etcd that deletes nothing under a guard keeps nothing
     CHECK(ValueOf(etcd, kJobKey) == "r");
   }
   SUBCASE("unless it does not answer") {
-    while (a.core.NextCall(now)) a.core.Hear(now, Lost());
+    while (a.core.NextCall(Lane::kLease, now)) a.core.Hear(Lane::kLease, now, Lost());
     CHECK(ValueOf(etcd, kJobKey) == "r");
   }
   CHECK(a.core.stage() == Stage::kOver);
@@ -272,9 +302,9 @@ TEST_CASE("leader core: the end of the job is no record's, whatever was under wa
   const TimePoint now(seconds(100));
   a.Run(now);
   a.core.Write("r");
-  const std::optional<EtcdCall> grant = a.core.NextCall(now);
+  const std::optional<EtcdCall> grant = a.core.NextCall(Lane::kRecord, now);
   a.core.End(LeaderCore::Ending::kForget, now + seconds(1));
-  a.core.Hear(now, etcd.Carry(now, *grant));
+  a.core.Hear(Lane::kRecord, now, etcd.Carry(now, *grant));
   a.Run(now);
   CHECK(a.core.stage() == Stage::kOver);
   CHECK(etcd.size() == 0);
