@@ -264,7 +264,7 @@ TEST_CASE("leader core: a record that etcd is slow with holds up no renewal") {
   a.core.Hear(Lane::kRecord, now, Lost());
   a.Run(now);
   CHECK(ValueOf(etcd, kJobKey) == "slow");
-  CHECK(etcd.Find(kLeaderKey) == std::nullopt);
+  CHECK_FALSE(etcd.Find(kLeaderKey));
 }
 
 TEST_CASE("leader core: an etcd that deletes nothing under a guard keeps nothing of the job") {
