@@ -253,7 +253,9 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
   if (nodes < kCrowd || steps_++ % nodes == 0) {
     for (std::string& breach : rendezvous::CheckState(machine)) Broken(std::move(breach));
   }
-  if (scenario_.is_elected && scenario_.nodes.size() <= 64) {
+  // Who is missed when the job is over is missed for its answer alone.
+  const bool is_under_way = !machine.verdict().has_value();
+  if (scenario_.is_elected && is_under_way && scenario_.nodes.size() <= 64) {
     std::set<AgentKey> elsewhere;
     for (const auto& place : machine.Places()) {
       if (KeyOf(place.node).node != notes.host) elsewhere.insert(KeyOf(place.node));

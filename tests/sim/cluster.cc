@@ -9,7 +9,8 @@
 namespace ddprun::sim {
 namespace {
 
-// From a look at a leader to its place: three calls at three members, the last one carried out late.
+// From a look at a leader to its place: three calls at three members, the last one carried out
+// late.
 constexpr Duration kLongestCandidacy = std::chrono::seconds(20);
 constexpr uint64_t kMaxSteps = 1'000'000;  // a hundred times what a long run takes
 // ...of one of the nodes of a crowd, which its heartbeats alone come to.
@@ -170,7 +171,10 @@ void Cluster::OnEtcdAsked(const SimEtcd::Asked& asked, const rendezvous::EtcdAns
     // Clocks differ by a part in a thousand of a lease.
     if (other.get() == writer || !other->IsSpeaking(std::chrono::milliseconds(10))) continue;
     // What looks like the end of its process may be a firewall's word.
-    if (network_.IsRefused(writer->host(), other->host(), kLongestCandidacy)) continue;
+    if (network_.IsRefused(writer->host(), other->host(), kLongestCandidacy)) {
+      displaced_.insert(other.get());
+    }
+    if (displaced_.contains(other.get())) continue;  // it has yet to hear of it
     checker_.Broken(absl::StrCat("S17: coordinator ", writer->life(), " takes the place of ",
                                  other->life(), ", which speaks"));
   }

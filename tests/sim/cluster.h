@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,9 +76,10 @@ class Cluster {
   CoordinatorFile file_;
   std::optional<SimEtcd> etcd_;
   std::vector<Node> nodes_;
-  size_t alive_ = 0;                        // a node whose agent runs, as far as known
-  int waiting_starts_ = 0;                  // processes that will be started yet
-  const SimCoordinator* leader_ = nullptr;  // with etcd: who took the place last
+  size_t alive_ = 0;                           // a node whose agent runs, as far as known
+  int waiting_starts_ = 0;                     // processes that will be started yet
+  const SimCoordinator* leader_ = nullptr;     // with etcd: who took the place last
+  std::set<const SimCoordinator*> displaced_;  // by a node that they refuse
   // Everything that ever ran: what is under way may still reach it.
   std::vector<std::unique_ptr<SimAgent>> agents_;
   std::vector<std::unique_ptr<SimCoordinator>> coordinators_;

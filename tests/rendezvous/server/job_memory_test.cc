@@ -233,7 +233,7 @@ TEST_CASE("coordinator: one that is late to hear loses no node that has beaten")
       .stamp = {.epoch = place->epoch, .round = place->round, .instance = place->instance}};
   memory->SetOpen(false);
   // To hear them takes longer than evict_after; no step of it is a stall.
-  memory->SetEach(std::chrono::milliseconds(500));
+  memory->SetEach(std::chrono::milliseconds(500));  // no limit: of a virtual clock
   constexpr int kBeats = 30;
   inbox->Post(sessions[1], beat);
   for (int i = 0; i < kBeats; ++i) inbox->Post(sessions[0], beat);

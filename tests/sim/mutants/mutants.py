@@ -1,4 +1,4 @@
-"""The sixteen faults that the simulator must find.
+"""The seventeen faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
