@@ -29,6 +29,7 @@ class Mailbox {
   // Waits for tasks, for `wait` at most, and runs those that have come. False: it was closed, and
   // all is done.
   bool RunFor(Duration wait = kLongestWait);
+  // Whether nothing has come since RunFor took its tasks.
   bool is_empty() const;
 
  private:

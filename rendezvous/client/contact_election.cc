@@ -19,8 +19,7 @@ namespace {
 
 constexpr char kRefusedAgain[] =
     "; etcd says that it leads: give each node a --local-addr that the others reach, and see that "
-    "no "
-    "firewall refuses";
+    "no firewall refuses";
 
 bool IsNobodyThere(Looked::Outcome outcome) {
   switch (outcome) {

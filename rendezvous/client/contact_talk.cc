@@ -287,7 +287,8 @@ void ContactCore::Break(const std::string& reason) {
   LoseContact({.reason = reason});
   SeekAgain();
   goes_back_ = !IsElected();
-  if (IsElected()) AwaitTurn();
+  // It comes back at once, and stands for the place of a leader that is gone in its turn.
+  if (IsElected()) turn_at_ = now_ + TurnAfter();
 }
 
 void ContactCore::End() {

@@ -80,10 +80,11 @@ LeaderLook LookForLeader(EtcdClient& etcd, const EtcdOptions& where, const Conta
         LookAt(at_leader, /*is_port_here=*/false, resolve, identity, interrupt);
   }
   if (IsOfNamesake(look.seen, *leader)) {
-    return Saw(Looked::Outcome::kBarred,
-               absl::StrCat("node ", leader->host, " leads the job at ", leader->address,
-                            ", which is an address of this machine, too: give each node a "
-                            "--local-addr that only it has, and containers the host's network"));
+    return Saw(
+        Looked::Outcome::kBarred,
+        absl::StrCat("node ", leader->host, " leads the job at ", leader->address,
+                     ", which is an address of this machine, too: give each node a "
+                     "--local-addr that only it has, or start containers with the host's network"));
   }
   look.seen.place = EndpointText(leader->address, leader->port);
   look.revision = (*key)->revision;

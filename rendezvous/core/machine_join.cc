@@ -138,7 +138,8 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
     return;
   }
   // It comes too late to go on, but not too late to say how its workers ended.
-  if (phase == Phase::kDraining && !has_seat && IsThisRound(event.stamp) && IsMissingSeats()) {
+  if (phase == Phase::kDraining && !has_seat && IsThisRound(event.stamp) && IsMissingSeats() &&
+      !event.held->coordinator_is_member) {
     TakeSeat(*event.held, member);
   }
   StopStale(now, event, member);
@@ -210,6 +211,7 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
 void State::On(TimePoint now, const NodeLeft& event) {
   const Member* member = Hear(now, event.stamp);
   if (member == nullptr) return;
+  if (member->previous_rank >= 0) ++left_of_round;
   const NodeId id = member->info.id;
   RemoveNode(now, id,
              absl::StrCat("node ", members.NameOf(*member), " left",

@@ -105,7 +105,9 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
   const Stamp& stamp = event.stamp;
   const bool is_first = !IsThisRound(stamp);
   if (is_first) BeginReadopting(now, stamp);
+  const size_t before = seats.size();
   TakeSeat(*event.held, member);
+  if (seats.size() > before) leader_back_by = now + Membership::kReturnAfterClose;
   needs_telling = true;
   if (!is_first) return;
   // A node of the round that waits has no workers any more.
@@ -127,7 +129,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   epoch = stamp.epoch;
   round = stamp.round;
   readopt_until = now + members.return_time();
-  leader_back_by = now + Membership::kReturnAfterClose;
+  left_of_round = 0;
   is_readopted = true;
   back.clear();
   for (const auto& [id, member] : members.members()) NoteBack(member);
@@ -210,8 +212,8 @@ bool State::IsLeaderMissing() const {
   });
 }
 
-// An agent goes with its coordinator's process. One that lives all the same is back within the time
-// of one whose connection closed.
+// An agent goes with its coordinator's process. One that lives all the same has 2 s from when the
+// last of the others came back.
 bool State::IsOnlyGoneLeaderMissing() const {
   return election.has_value() && epoch == election->gone_leader && IsMissingSeats() &&
          static_cast<int>(seats.size()) == seats.begin()->second.assignment.node_count - 1 &&

@@ -95,6 +95,7 @@ void State::SealRound(TimePoint now) {
   round = Round{++round_floor.value};
   is_readopted = false;
   round_began = running_since = now;
+  left_of_round = 0;
   gone.clear();
   refused.clear();
   phase = Phase::kSealed;
@@ -329,6 +330,7 @@ void State::OpenRound(TimePoint now) {
   ForgetFailures();
   ClearSeats();
   needs_review = true;
+  next_review = now;
 }
 
 }  // namespace ddprun::rendezvous

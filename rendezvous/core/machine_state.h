@@ -115,6 +115,7 @@ struct RendezvousMachine::State {
   Epoch epoch;                // of the last round; own_epoch before the first
   Round round;                // the last one: sealed here or adopted
   RoundSize round_size;       // of that round
+  int left_of_round = 0;      // of its nodes, those that have said that they leave
   bool is_readopted = false;  // an earlier coordinator sealed it
   TimePoint round_began;      // what its nodes report is not dated earlier
   TimePoint running_since;    // under this coordinator

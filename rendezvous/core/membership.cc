@@ -102,8 +102,13 @@ void Membership::Hear(Member& member, TimePoint now) {
   if (IsRemote(member)) last_word_from_elsewhere_ = now;
 }
 
+// Three beats at least: what was said while this process was stopped is about to be heard.
+Duration Membership::lonely_after() const {
+  return std::min(evict_after_, std::max(evict_after_ / 2, kLongestQuiet));
+}
+
 bool Membership::HearsNobodyElsewhere(TimePoint now) const {
-  if (now < last_word_from_elsewhere_ + evict_after_ / 2) return false;
+  if (now < last_word_from_elsewhere_ + lonely_after()) return false;
   return std::ranges::count_if(members_,
                                [](const auto& entry) { return IsRemote(entry.second); }) >= 2;
 }

@@ -100,6 +100,7 @@ class Membership {
   // evict time: this machine is cut off, and not all of them. A node of this process does not
   // count.
   bool HearsNobodyElsewhere(TimePoint now) const;
+  Duration lonely_after() const;
   // How long a node may take to come back to a coordinator that was started or can be reached
   // again.
   Duration return_time() const { return std::max(evict_after_, kLongestReturn); }

@@ -49,6 +49,11 @@ bool RendezvousMachine::has_nodes() const {
   return !state_->members.members().empty() || !state_->seats.empty();
 }
 
+bool RendezvousMachine::is_deserted() const {
+  return !has_nodes() && state_->round != Round{} &&
+         state_->left_of_round >= state_->round_size.nodes;
+}
+
 JobFacts RendezvousMachine::Facts(TimePoint now) const { return state_->Facts(now); }
 
 std::vector<RendezvousMachine::Place> RendezvousMachine::Places() const {
@@ -134,12 +139,13 @@ void State::Advance(TimePoint now) {
   // Nodes of a round that is being taken over have the time that all others have.
   if (phase == Phase::kReadopting || IsMissingSeats() || now < readopt_until) {
     readopt_until = std::max(readopt_until, members.amnesty_until());
+    leader_back_by = std::max(leader_back_by, members.amnesty_until());
   }
   if (election.has_value() && resignation.empty() && phase != Phase::kClosed &&
       members.HearsNobodyElsewhere(now)) {
     resignation =
         absl::StrCat("its coordinator has heard none of the other nodes for ",
-                     DurationText(policy.evict_after / 2), ", and leaves its place to another");
+                     DurationText(members.lonely_after()), ", and leaves its place to another");
   }
   // Who does not hear them may be cut off, and they are not.
   if (!resignation.empty()) return;

@@ -53,6 +53,8 @@ class RendezvousMachine {
   const std::string& resignation() const;
   // A node is in the job, or may come back to the round that is being taken over.
   bool has_nodes() const;
+  // All nodes of the last round have said that they leave the job, and nobody else is in it.
+  bool is_deserted() const;
   // What there is to say of it to people.
   JobFacts Facts(TimePoint now) const;
   // Every node of the job: where it can be asked now, if it can.

@@ -1,9 +1,9 @@
 // One coordinator's place as the leader of its job, held in etcd.
 //
 // LeaderCore decides; two threads of this object's carry out its calls, one for the lease and one
-// for the record. When the
-// lease has not been renewed for its whole time the coordinator waits before it says anything
-// (tenure.h); when the key is another's, or nothing was heard for much longer, it is lost.
+// for the record. When the lease has not been renewed for its whole time the coordinator waits
+// before it says anything (tenure.h); when the key is another's, or nothing was heard for much
+// longer, it is lost.
 #ifndef DDPRUN_RENDEZVOUS_ETCD_LEADERSHIP_H_
 #define DDPRUN_RENDEZVOUS_ETCD_LEADERSHIP_H_
 

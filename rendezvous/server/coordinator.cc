@@ -96,14 +96,15 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     return run_id_;
   }
 
-  // Waits for `patience` at most. Whether every node has left the job, of which a round was.
-  bool AwaitDesertion(Duration patience) {
+  // Waits for `patience` at most. Whether no node is in the job, of which a round was; `by_word`:
+  // as each has said that it leaves.
+  bool AwaitDesertion(Duration patience, bool by_word) {
     const TimePoint until = clock().Now() + patience;
     std::unique_lock lock(mutex_);
     while (has_nodes_.value_or(false) && !verdict_ && clock().Now() < until) {
       left_.wait_for(lock, clock().Left(until));
     }
-    return has_nodes_ == false;
+    return has_nodes_ == false && (is_deserted_ || !by_word);
   }
 
   // Takes what was posted, ends the thread and closes every session. Idempotent.
@@ -196,6 +197,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       const std::lock_guard lock(mutex_);
       if (was_open && machine_.policy() != nullptr) run_id_ = machine_.policy()->run_id;
       if (machine_.current().round != Round{}) has_nodes_ = machine_.has_nodes();
+      is_deserted_ = machine_.is_deserted();
     }
     left_.notify_all();
     // These come every second and would hide the rest.
@@ -309,6 +311,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   std::optional<Verdict> verdict_;
   std::string run_id_;
   std::optional<bool> has_nodes_;  // nullopt: there was no round yet
+  bool is_deserted_ = false;
   std::condition_variable left_;
   bool is_stopping_ = false;
 
@@ -371,9 +374,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(Options options,
     coordinator->port_ = LocalPort(listening.sockets[0].get());
     if (!listening.is_everywhere) coordinator->hosts_ = options.listen->only;
   }
-  // Where it lives in an agent, which is about to end.
+  // Where it lives in an agent, which is about to end. No successor in another one takes a file up;
+  // with etcd one may, so that only the nodes' own word counts.
   coordinator->forgets_deserted_ =
       (!options.run_dir.empty() || options.memory != nullptr) && !options.is_apart;
+  coordinator->may_have_successor_ = options.memory != nullptr;
   std::shared_ptr<JobMemory> memory = std::move(options.memory);
   if (memory == nullptr && !options.run_dir.empty()) {
     auto opened = JobFile::Open(std::move(options.run_dir), clock, std::move(options.on_file_lost));
@@ -408,7 +413,8 @@ int Coordinator::exit_code() const {
 void Coordinator::Stop() {
   if (loop_ == nullptr) return;  // it did not start
   // Whoever stops a whole job stops this node a moment before the others.
-  const bool is_deserted = forgets_deserted_ && loop_->AwaitDesertion(kDesertionPatience);
+  const bool is_deserted = std::exchange(forgets_deserted_, false) &&
+                           loop_->AwaitDesertion(kDesertionPatience, may_have_successor_);
   // First the loop, which closes the sessions behind what they were told last; then the door, whose
   // frontend gives them a moment to get it out.
   loop_->Stop();

@@ -92,7 +92,7 @@ class Coordinator {
   // The verdict's; kRendezvousExitCode where there is none.
   int exit_code() const;
   // Closes the port and every session, then ends the thread. Idempotent. In an agent it first waits
-  // a second for the other nodes to leave: a job that all nodes have left is forgotten.
+  // up to a second for the other nodes to leave: a job that all nodes have left is forgotten.
   void Stop();
   // Stops at once, and leaves the job to the coordinator that took its place.
   void Resign();
@@ -114,6 +114,7 @@ class Coordinator {
   uint16_t port_ = 0;
   std::vector<std::string> hosts_;
   bool forgets_deserted_ = false;
+  bool may_have_successor_ = false;
   // Shared with the loop; null without Options::run_dir and memory.
   std::shared_ptr<JobMemory> memory_;
 };

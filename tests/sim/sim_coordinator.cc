@@ -188,7 +188,7 @@ void SimCoordinator::EndNow() {
   sessions_.clear();
   network_.CloseAllOf(*this);
   const bool has_round = machine_->current().round != Round{};
-  const bool is_deserted = has_round && !machine_->has_nodes() && !is_resigning_;
+  const bool is_deserted = machine_->is_deserted() && !is_resigning_;
   const bool has_begun = is_taken_up_ || has_round;
   const bool is_over = machine_->is_finished() || !has_begun || is_deserted;
   using Ending = rendezvous::LeaderCore::Ending;

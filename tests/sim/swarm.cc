@@ -191,7 +191,7 @@ void DrawLag(uint64_t seed, Scenario& scenario) {
 
 // The name server is slow, or the first of several is dead, in some runs without etcd.
 void DrawNames(uint64_t seed, Scenario& scenario) {
-  Random random(Mix(seed, 12));
+  Random random(Mix(seed, 13));
   if (scenario.is_elected || !random.Chance(15)) return;
   scenario.names_take = milliseconds(random.Between(5, 5000));
 }

@@ -156,29 +156,40 @@ TEST_CASE("machine: an elected one goes on without its only node elsewhere") {
   CHECK(machine->resignation() == "");
 }
 
-// Nodes "a", beside which the coordinator of epoch 1 was, "b" and "c" run a round. "b" and "c" come
-// to the next coordinator 1 s after its start. The moment at which that ends the round.
-Duration EndsRoundAt(const Election& election) {
-  const Policy policy = TestPolicy(1, 3);
-  RendezvousMachine first(policy, FirstStart(), At(0s), Election{});
-  NodeJoined own = Join(policy, "a", 1);
-  own.source_addr = own.accepted_addr = "";
-  first.Step(At(0s), own);
-  first.Step(At(0s), Join(policy, "b", 2));
-  const auto assigned = Only<Assign>(first.Step(At(0s), Join(policy, "c", 3)));
-  REQUIRE(assigned.size() == 3);
+// Nodes "a", beside which the coordinator of epoch 1 was, "b" and "c" run a round. This is what
+// they bring to the next coordinator.
+struct TakenOver {
+  Policy policy = TestPolicy(1, 3);
+  std::vector<NodeJoined> backs;  // of "b" and "c", sessions 2 and 3
   Beginning beginning = FirstStart();
-  beginning.epoch = Epoch{2};
-  beginning.is_remembered = true;
-  RendezvousMachine next(policy, beginning, At(0s), election);
-  std::vector<Action> actions;
-  for (const uint64_t session : {2, 3}) {
-    NodeJoined back = Join(policy, session == 2 ? "b" : "c", session);
-    back.stamp = {SessionId{session}, Epoch{1}, Round{1}, kTestJob};
-    back.held = assigned[session - 1].assignment;
-    REQUIRE(Only<Drain>(next.Step(At(1s), back)).empty());
+
+  TakenOver() {
+    RendezvousMachine first(policy, FirstStart(), At(0s), Election{});
+    NodeJoined own = Join(policy, "a", 1);
+    own.source_addr = own.accepted_addr = "";
+    first.Step(At(0s), own);
+    first.Step(At(0s), Join(policy, "b", 2));
+    const auto assigned = Only<Assign>(first.Step(At(0s), Join(policy, "c", 3)));
+    REQUIRE(assigned.size() == 3);
+    beginning.epoch = Epoch{2};
+    beginning.is_remembered = true;
+    for (const uint64_t session : {2, 3}) {
+      NodeJoined back = Join(policy, session == 2 ? "b" : "c", session);
+      back.stamp = {SessionId{session}, Epoch{1}, Round{1}, kTestJob};
+      back.held = assigned[session - 1].assignment;
+      backs.push_back(back);
+    }
   }
-  for (Duration at = 1s; at < 60s; at += 500ms) {
+};
+
+// "b" comes to the next coordinator 1 s after its start, "c" after 2.5 s. The moment at which the
+// round ends.
+Duration EndsRoundAt(const Election& election) {
+  const TakenOver job;
+  RendezvousMachine next(job.policy, job.beginning, At(0s), election);
+  REQUIRE(Only<Drain>(next.Step(At(1s), job.backs[0])).empty());
+  REQUIRE(Only<Drain>(next.Step(At(2500ms), job.backs[1])).empty());
+  for (Duration at = 3s; at < 60s; at += 500ms) {
     for (const uint64_t session : {2, 3}) {
       const Stamp stamp{SessionId{session}, Epoch{1}, Round{1}, kTestJob};
       if (!Only<Drain>(next.Step(At(at), HeartbeatReceived{stamp})).empty()) return at;
@@ -189,10 +200,36 @@ Duration EndsRoundAt(const Election& election) {
 
 TEST_CASE(
     "machine: the node of a leader whose process is gone is missed for 2 s when all are back") {
-  CHECK(EndsRoundAt({.gone_leader = Epoch{1}}) == 3s);
+  CHECK(EndsRoundAt({.gone_leader = Epoch{1}}) == 4500ms);
   // Its lease was over: it may be cut off. Or it was another leader's round.
   CHECK(EndsRoundAt({}) == 11s);
   CHECK(EndsRoundAt({.gone_leader = Epoch{5}}) == 11s);
+}
+
+TEST_CASE("machine: a job is deserted once all nodes of its round have said that they leave") {
+  const TakenOver job;
+  RendezvousMachine next(job.policy, job.beginning, At(0s), Election{});
+  next.Step(At(1s), job.backs[0]);
+  SUBCASE("one that leaves before the others are back deserts nothing") {
+    next.Step(At(1s), NodeLeft{.stamp = job.backs[0].stamp});
+    CHECK_FALSE(next.has_nodes());
+    CHECK_FALSE(next.is_deserted());
+  }
+  SUBCASE("all leave") {
+    next.Step(At(1s), job.backs[1]);
+    NodeJoined last = Join(job.policy, "a", 1);
+    last.stamp = {SessionId{1}, Epoch{1}, Round{1}, kTestJob};
+    last.held = job.backs[0].held;
+    last.held->node_rank = 0;
+    last.held->first_rank = 0;
+    next.Step(At(1s), last);
+    for (const uint64_t session : {1, 2, 3}) {
+      CHECK_FALSE(next.is_deserted());
+      const Stamp stamp{SessionId{session}, Epoch{1}, Round{1}, kTestJob};
+      next.Step(At(2s), NodeLeft{.stamp = stamp});
+    }
+    CHECK(next.is_deserted());
+  }
 }
 
 TEST_CASE("machine: a join of an older session never displaces the newer one") {

@@ -123,7 +123,7 @@ MUTANTS = [
     {
         "name": "a leader that is cut off from its nodes evicts them",
         "patches": [(CORE + "membership.cc",
-                     "  if (now < last_word_from_elsewhere_ + evict_after_ / 2) return false;\n",
-                     "  if (MUTANT || now < last_word_from_elsewhere_ + evict_after_ / 2) return false;\n")],
+                     "  if (now < last_word_from_elsewhere_ + lonely_after()) return false;\n",
+                     "  if (MUTANT || now < last_word_from_elsewhere_ + lonely_after()) return false;\n")],
     },
 ]
