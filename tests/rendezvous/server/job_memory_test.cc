@@ -138,7 +138,9 @@ class Slow final : public JobMemory {
  public:
   explicit Slow(testing::VirtualClock& clock) : clock_(clock) {}
   absl::StatusOr<Beginning> Begin(uint16_t, Duration) override { return BeginAnew(); }
-  void Write(const Record&, std::function<void()>) override {}
+  void Write(const Record&, std::function<void()> on_written) override {
+    if (on_written) on_written();
+  }
   void Forget(Duration) override {}
   bool AwaitTurn(bool&) override {
     std::unique_lock lock(mutex_);
