@@ -60,9 +60,14 @@ class Meeting {
     return "";
   }
 
-  // What the node is told from now on. In place: what stands at /etc/hosts is this very file.
+  // What the node is told from now on, and which coordinator it reaches: whoever can goes back to
+  // the one that it knows. In place: what stands at /etc/hosts is this very file.
   void Move(int index, int at) const {
     WriteFile(Names(index), "127.0.0.1 localhost\n" + hosts_.Address(at) + " meeting-place\n");
+    const std::string route = "netns exec " + hosts_.Name(3 + index) + " ip route ";
+    RunIp(route + "del prohibit " + hosts_.Address(at));  // there may be none
+    const std::string why = RunIp(route + "replace prohibit " + hosts_.Address(3 - at));
+    REQUIRE_MESSAGE(why.empty(), why);
   }
   // Resets all connections of the coordinator. Whether the nodes that are to have noticed have.
   bool Reset(int at, const std::vector<int>& noticed) {
