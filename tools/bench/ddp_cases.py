@@ -114,7 +114,7 @@ def spawn_rows(scratch, program, runs):
 
 
 def markdown(rows):
-    """The tables of docs/internals/benchmark-log.md."""
+    """The tables of docs/internals/benchmark-ddp.md."""
     medians = {(row.task, row.who): row.median for row in rows}
     parts = [step_table(medians), cost_table(medians), sweep_table(rows)]
     parts += [allreduce_table(medians, dtype, ranks) for dtype, ranks in (("f32", 8), ("bf16", 2), ("bf16", 4), ("bf16", 8))]

@@ -52,7 +52,7 @@ def task(model, ranks, text):
 
 
 def markdown(rows):
-    """The table of docs/internals/benchmark-log.md."""
+    """The table of docs/internals/benchmark-ddp.md."""
     medians = {(row.task, row.who): row.median for row in rows}
     cells = [("parameters", "ranks", "without DDP", "Python", "with DDP", "Python, Gloo", "DDP costs", "Python, Gloo",
               "Python / libtorch, with DDP")]

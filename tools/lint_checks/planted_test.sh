@@ -267,8 +267,8 @@ finds "CONTRIBUTING.md promises no such thing: It flies." $promises <(row "It fl
 finds "has no case 'one: ends'" $promises <(row "Ring 0" "$scratch/one_test.cc" "one: ends")
 finds "there is no test $scratch/two_test.cc" $promises <(row "Ring 0" "$scratch/two_test.cc" "")
 finds "no row of tests/promises.txt names a test of this promise: ./tools/demo" $promises <(row "Ring 0" "$scratch/one_test.cc" "one: runs")
-# A line of 101 columns, a sentence of 31 words, a word that has a plainer one, and all where nobody
-# reads sentences; the latter two also in the comments of a header.
+# A page of 201 lines, a line of 101 columns, a sentence of 31 words, a word that has a plainer one,
+# and all where nobody reads sentences; the last two also in the comments of a header.
 words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
 { echo "# Title"; echo; words 30 | sed 's/ $/./' | fold -s -w 100; echo; echo '```text'; words 40; echo; echo '```'; echo; echo "    $(words 40)"; echo; echo "| $(words 21) |"; echo; echo "[word $(words 28)](a.md)"; } >"$scratch/short.md"
 { echo "# Title"; echo; words 20; echo w; } >"$scratch/wide.md"
@@ -277,7 +277,11 @@ words() { for ((i = 0; i < $1; i++)); do echo -n "word "; done; }
 { echo "// $(words 29)word."; echo "//"; echo "//   $(words 40)"; echo "int a;  // $(words 20)"; echo "int b;  // $(words 20)"; } >"$scratch/short.h"
 { echo "/* $(words 15)"; echo " * $(words 15)word. */"; } >"$scratch/long.h"
 { echo "// - One."; echo "// - Null, where a host is gone."; } >"$scratch/banned.h"
-accepts $here/prose.py "$scratch/short.md" "$scratch/short.h"
+mkdir "$scratch/docs"
+yes "" | head -n 200 >"$scratch/docs/page.md"
+yes "" | head -n 201 >"$scratch/docs/high.md"
+accepts $here/prose.py "$scratch/short.md" "$scratch/short.h" "$scratch/docs/page.md"
+finds "high.md: 201 lines, at most 200" $here/prose.py "$scratch/docs/high.md"
 finds "31 words, at most 30" $here/prose.py "$scratch/long.md"
 finds "wide.md:3: 101 columns, at most 100" $here/prose.py "$scratch/wide.md"
 finds "'anew' (again)" $here/prose.py "$scratch/banned.md"

@@ -3,15 +3,15 @@
 
 A sentence has at most 30 words (docs/internals/style.md asks for 25), and no word for which there
 is a plainer one. A line of a page has at most 100 columns; code, tables and what cannot be wrapped
-do not count. --table prints a line for each file: its words, the words of a sentence on
-average, and how many sentences are longer than 30 words.
+do not count. A page of docs/ has at most 200 lines. --table prints a line for each file: its words,
+the words of a sentence on average, and how many sentences are longer than 30 words.
 """
 
 import re
 import sys
 from dataclasses import dataclass
 
-MOST_WORDS, MOST_COLUMNS = 30, 100
+MOST_WORDS, MOST_COLUMNS, MOST_LINES = 30, 100, 200
 
 # A pattern, and what to write.
 BANNED = (
@@ -138,6 +138,8 @@ def _long_lines(lines):
 
 
 def breaches(name, lines):
+    if len(lines) > MOST_LINES and "docs/" in name and name.endswith(".md"):
+        yield f"{name}: {len(lines)} lines, at most {MOST_LINES}: divide it by subject"
     for number, line in _long_lines(lines) if name.endswith(".md") else ():
         yield f"{name}:{number}: {len(line)} columns, at most {MOST_COLUMNS}: {line[:90]}..."
     for each in sentences(name, lines):
