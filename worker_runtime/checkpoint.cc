@@ -280,7 +280,7 @@ Checkpoint::Found Checkpoint::FindLatest(std::span<const Tensor> tensors) {
   if (!found.refused.empty()) {
     found.status = absl::DataLossError(absl::StrCat(
         "no usable checkpoint in \"", options_.directory, "\": ", found.refused.front(), "; all ",
-        found.refused.size(), " are damaged, remove them to start anew"));
+        found.refused.size(), " are damaged, remove them to start over"));
   }
   return found;
 }

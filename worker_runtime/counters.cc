@@ -102,8 +102,8 @@ bool IsOfOurVersion(const uint64_t* words) {
   const auto version = static_cast<uint64_t>(Load(words, kVersionWord));
   if (version == kCountersVersion) return true;
   std::fprintf(stderr,
-               "ddp: this library tells of its steps in a page of version %llu, and the launcher "
-               "has made one of version %llu: it is not told\n",
+               "ddp: this library counts its steps in a page of version %llu, and the launcher "
+               "has made one of version %llu: no step is reported\n",
                static_cast<unsigned long long>(kCountersVersion),
                static_cast<unsigned long long>(version));
   return false;

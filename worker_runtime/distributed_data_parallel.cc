@@ -248,8 +248,8 @@ absl::StatusOr<double> DistributedDataParallel::ClipGradNorm(double max_norm, do
   if (error_if_nonfinite && !std::isfinite(norm)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the total norm of order ", norm_type, " of the gradients is ", norm,
-        ", so they cannot be clipped; without error_if_nonfinite they are scaled by it all the "
-        "same"));
+        ", so they cannot be clipped; without error_if_nonfinite they are scaled by it "
+        "anyway"));
   }
   // A norm that is no number makes all gradients none, as in PyTorch.
   const double factor = max_norm / (norm + 1e-6);

@@ -94,8 +94,8 @@ absl::Status GradientReducer::CheckCapture() {
   if (!is_captured_ || unused_ == nullptr || unused_->is_settled()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "a captured step with find_unused_parameters, or with static_graph before the end of the "
-      "first synchronised pass: the ranks tell each other on the host which parameters they have "
-      "used, and a replay runs nothing on the host; use static_graph and run a pass before the "
+      "first synchronised pass. The ranks tell each other on the host which parameters they have "
+      "used, and a replay runs nothing on the host. Use static_graph and run a pass before the "
       "capture");
 }
 

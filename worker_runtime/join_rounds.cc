@@ -31,8 +31,8 @@ absl::StatusOr<JoinRounds::Round> JoinRounds::Next(JoinAct mine) {
   if (capture != nullptr && capture->is_capturing()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a captured step with a ", NameOf(mine),
-        " in a Join: the ranks tell each other on the host what they are about to do, and a replay "
-        "runs nothing on the host; capture steps outside of a Join"));
+        " in a Join. The ranks tell each other on the host what they are about to do, and a replay "
+        "runs nothing on the host. Capture steps outside of a Join"));
   }
   const Word word{static_cast<int32_t>(mine), divides_by_initial_ ? 1 : 0};
   std::vector<Word> all(static_cast<size_t>(communicator_.world_size()));

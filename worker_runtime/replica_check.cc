@@ -187,7 +187,7 @@ absl::Status ReplicaCheck::Locate(int64_t step, std::span<const Tensor> paramete
       kUsualCauses,
       last_equal_ < 0
           ? "no step of this run is known to be good: resume from a checkpoint of an earlier "
-            "run, or begin anew"
+            "run, or start over"
           : absl::StrCat("set later checkpoints aside and resume from one of step ", last_equal_,
                          " or before")));
 }

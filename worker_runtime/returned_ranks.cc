@@ -38,7 +38,7 @@ absl::Status KeysOfSpawn::LookForReturned() {
   if (!text.ok()) return text.status();
   return absl::AbortedError(absl::StrCat(
       "forming the group failed: ", *text,
-      " before the group formed; where one rank forms a group, every rank of the Spawn does"));
+      " before the group formed; if one rank forms a group, every rank of the Spawn does"));
 }
 
 absl::Status KeysOfSpawn::Wait(const std::vector<std::string>& keys, Milliseconds timeout) {

@@ -342,7 +342,7 @@ void AgentCore::On(const HangJudged& event) {
   if (event.round != assignment_.round || verdict_) return;
   actions_.push_back(ReportFailure{assignment_.round, event.report, now_});
   // What hangs has been told.
-  Tell("--on-hang=restart: stopping the ranks", HasBudget() ? " to start them anew" : "");
+  Tell("--on-hang=restart: stopping the ranks", HasBudget() ? " to start them again" : "");
   Stop(kSigTerm);
 }
 

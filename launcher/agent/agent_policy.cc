@@ -109,9 +109,9 @@ bool IsOnThisHost(const LaunchConfig& config) {
 
 std::string TrustText(bool has_identity) {
   return has_identity
-             ? "agents, the workers' store and ddp's tcp backend are encrypted, as is what ddp's "
-               "nccl backend sends over TCP where NCCL is built with TLS, not over InfiniBand or "
-               "RoCE; what workers open themselves, as Gloo and PyTorch's NCCL do, is not"
+             ? "agents, the workers' store and ddp's tcp backend are encrypted. So is what ddp's "
+               "nccl backend sends over TCP if NCCL is built with TLS, but not over InfiniBand or "
+               "RoCE. What workers open themselves, as Gloo and PyTorch's NCCL do, is not"
              : "the network is trusted: whoever reaches this job's ports can join, read "
                "and end it; with a token (ddprun token new) only its own nodes can";
 }

@@ -313,7 +313,7 @@ absl::Status Validate(const LaunchConfig& config) {
     return InvalidArgumentError(absl::StrCat(
         config.SourceOf("nnodes"), " '", nodes, "'", is_named ? " with the static backend" : "",
         ": expected a fixed number, or ", is_named ? "--rdzv-backend=c10d with " : "",
-        "--rdzv-endpoint=HOST:PORT, where the nodes meet"));
+        "--rdzv-endpoint=HOST:PORT, at which the nodes meet"));
   }
   if (config.node_rank && *config.node_rank >= config.nodes.max) {
     return InvalidArgumentError(absl::StrCat(

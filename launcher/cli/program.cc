@@ -222,7 +222,7 @@ absl::StatusOr<Program> Resolve(const std::string& name, RunAs run_as,
     case RunAs::kRunPath:
       return ResolveRunPath(name, environment);
   }
-  DDP_CHECK(false && "a way to run that is none");
+  DDP_CHECK(false && "an unknown way to run");
 }
 
 }  // namespace

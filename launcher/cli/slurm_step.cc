@@ -179,7 +179,7 @@ absl::Status CheckSlurmEndpoint(const Environment& environment, const GivenOptio
   return Contradiction(absl::StrCat(value->source, " ", Quoted(value->text), ": ", endpoint->host,
                                     " is a node of the job and none of this step, whose nodes are ",
                                     Quoted(variables.Text("SLURM_STEP_NODELIST")),
-                                    "; where a coordinator runs there, say --rdzv-conf is_host=0"),
+                                    "; if a coordinator runs there, say --rdzv-conf is_host=0"),
                        IsFirstSlurmTask(variables));
 }
 

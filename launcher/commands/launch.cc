@@ -124,9 +124,8 @@ absl::Status CheckStoreIsOurs(const LaunchConfig& config, const Environment& env
                           (kind == RendezvousKind::kC10d || kind == RendezvousKind::kEtcd);
   if (!has_secret || !is_workers || config.nodes.max == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 opens the workers' store to the network, where the "
-      "job's "
-      "token does not guard it: unset it, or give no token");
+      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 opens the workers' store to the network; the "
+      "job's token does not guard it there: unset it, or give no token");
 }
 
 // Signals, descriptors and the OOM killer's choice, as an agent needs them.

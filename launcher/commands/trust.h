@@ -22,8 +22,8 @@ absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> IdentityOf(
 // What is warned of where no user is told (PeerUsers), and a store on loopback is not the
 // network's.
 inline constexpr char kNobodyKnownText[] =
-    "the kernel does not tell whose a connection on loopback is (it has neither sock_diag nor "
-    "/proc/net/tcp): other users of this machine can reach the job; run it where there are none";
+    "the kernel does not say who owns a connection on loopback (it has neither sock_diag nor "
+    "/proc/net/tcp). Other users of this machine can reach the job: use a machine without them";
 
 // Why others than this user and root may read the file, or know what is in it. Ok, too, where it
 // cannot be opened: whoever reads it says why.

@@ -94,7 +94,7 @@ std::string LimitOfSlices(const GpuReport& report) {
   });
   if (!has_slices) return "";
   if (IsOlder(report.nccl_version, {2, 30, 3})) {
-    return "it takes slices (MIG) of one GPU for the same GPU and refuses them in a group: start "
+    return "it takes slices (MIG) of one GPU for the same GPU and refuses them in a group. Start "
            "one rank per physical GPU, or install NCCL 2.30.3 or newer and set "
            "NCCL_MULTI_RANK_GPU_ENABLE=1";
   }

@@ -118,7 +118,7 @@ std::vector<std::string> GlooInterface::AddTo(std::vector<std::string> variables
   if (!std::exchange(has_said_, true)) {
     say_(absl::StrCat(kGlooVariable, "=", interface, " for the workers: by this machine's name, ",
                       Quoted(rendezvous::HostName()),
-                      ", Gloo would listen on loopback, where no other node reaches it; set the "
+                      ", Gloo would listen on loopback, which no other node reaches; set the "
                       "variable or --network to choose"));
   }
   return variables;

@@ -115,8 +115,7 @@ absl::StatusOr<int> ReadCacheLeader(const std::string& sys_root, int cpu) {
     highest_cache = cache;
   }
   if (highest_cache.empty()) {
-    return FailedPreconditionError(
-        absl::StrCat("read ", folder, ": it tells of no cache for data"));
+    return FailedPreconditionError(absl::StrCat("read ", folder, ": it names no cache for data"));
   }
   return ReadLowestCpu(highest_cache + "/shared_cpu_list");
 }

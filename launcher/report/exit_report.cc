@@ -188,7 +188,7 @@ std::string RenderHint(const FailureReport& failure) {
   if (failure.signal != SIGABRT || LinesOf(failure.stderr_tail).back() != kTerminate) return "";
   return "Hint: a program ends so when its Gloo group still works at exit. Call "
          "torch.distributed.destroy_process_group() before the end. If it does that already, "
-         "PyTorch aborts now and then all the same; the backend ddp does not.\n";
+         "PyTorch aborts now and then anyway; the backend ddp does not.\n";
 }
 
 // Of workers that say the same of their end the first to exit has the others stopped: their exit

@@ -224,8 +224,8 @@ def _map(text):
         return None
     if words[_VERSION_WORD] != _VERSION:
         _warn(
-            f"ddprun: this package tells of its steps in a page of version {_VERSION}, and the "
-            f"launcher has made one of version {words[_VERSION_WORD]}: it is not told; install "
+            f"ddprun: this package counts its steps in a page of version {_VERSION}, and the "
+            f"launcher has made one of version {words[_VERSION_WORD]}: no step is reported; install "
             "both from one release"
         )
         return None

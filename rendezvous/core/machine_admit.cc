@@ -80,7 +80,7 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
                   absl::StrCat("this session already serves node ", NodeName(holder->info)));
   }
   if (std::string difference = FindDifference(event); !difference.empty()) {
-    // A coordinator that was started anew may have heard somebody else first: its mistake ends no
+    // A coordinator that was started again may have heard somebody else first: its mistake ends no
     // workers.
     return refuse(event.held ? Refusal::kOtherJob : Refusal::kFinal, std::move(difference));
   }

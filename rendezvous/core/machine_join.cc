@@ -45,7 +45,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
     // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its
     // host is the proof that it is gone.
     const NodeId lost = holder->info.id;
-    RemoveNode(now, lost, absl::StrCat("node ", members.NameOf(*holder), " was started anew"));
+    RemoveNode(now, lost, absl::StrCat("node ", members.NameOf(*holder), " was started again"));
     gone.erase(lost);  // its successor is here
   }
   NoteNodeOfStep(event.node);

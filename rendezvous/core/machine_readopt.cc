@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/core/machine_state.h"
@@ -64,7 +63,7 @@ std::string State::FindOverlap(const NodeJoined& event) const {
   if (any.node_count != held.node_count || any.world_size != held.world_size ||
       any.restart_count != held.restart_count || any.max_restarts != held.max_restarts ||
       any.master_addr != held.master_addr || any.master_port != held.master_port) {
-    return absl::StrCat("node ", any_id.value, " was told otherwise");
+    return absl::StrCat("node ", any_id.value, " has another assignment");
   }
   if (const auto own = seats.find(event.node.id); own != seats.end()) {
     const Seat& before = own->second;
@@ -237,7 +236,7 @@ std::string State::MissingText() const {
   if (missing > named) absl::StrAppend(&places, " and ", missing - named, " more");
   if (is_leader_missing) {
     absl::StrAppend(&places, missing == 1 ? " (node " : " (with node ", any.coordinator_node,
-                    ", where the coordinator was)");
+                    ", which had the coordinator)");
   }
   return absl::StrCat(missing, " of the ", any.node_count, " nodes of round ", round.value,
                       ", node ", missing == 1 ? "rank " : "ranks ", places, ", ",

@@ -40,8 +40,8 @@ std::string TlsTrouble(const std::string& message) {
   const bool is_connecting = message.find(kLast) != std::string::npos;
   if (has("certificate verify failed")) {
     return "its certificate is not believed: expected one that is valid now (is this machine's "
-           "clock right?), signed by an authority in --rdzv-conf cacert, or without it by one of "
-           "this system";
+           "clock right?). It must be signed by an authority in --rdzv-conf cacert, or without "
+           "it by one of this system";
   }
   // A peer name that a certificate lacks is gRPC's own check.
   if (has("Peer name")) {

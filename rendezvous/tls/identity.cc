@@ -84,7 +84,7 @@ std::vector<std::string> WarningsOf(const TlsIdentity::PemFiles& files, X509_STO
         i == 0 ? "the certificate in " : "an authority of the certificate in ",
         EscapeControl(files.cert), i == 0 ? "" : absl::StrCat(" (\"", NameOf(one), "\")"),
         " expires in ", left, ", at ", DateText(X509_get0_notAfter(one)),
-        ": a job that still runs then loses the nodes that have to connect anew"));
+        ": a job that still runs then loses the nodes that have to connect again"));
   }
   X509* own = count == 1 ? sk_X509_value(chain, 0) : nullptr;
   if (own != nullptr && X509_check_issued(own, own) != X509_V_OK) {

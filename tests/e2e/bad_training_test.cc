@@ -56,7 +56,7 @@ class Inputs {
         {{"--data", digits, "--resume"}, 2, {"--resume", "--checkpoint_dir"}},
         {{"--data", digits, "--resume", "--checkpoint_dir", damaged},
          120,
-         {"\"" + damaged + "\"", "no usable checkpoint", "remove them to start anew"}},
+         {"\"" + damaged + "\"", "no usable checkpoint", "remove them to start over"}},
     };
   }
 

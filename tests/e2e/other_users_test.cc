@@ -23,7 +23,7 @@ namespace {
 using Node = std::unique_ptr<Subprocess>;
 using Strings = std::vector<std::string>;
 
-constexpr char kWarning[] = "the kernel does not tell whose a connection on loopback is";
+constexpr char kWarning[] = "the kernel does not say who owns a connection on loopback";
 
 bool HasSockDiag() {
   return UniqueFd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)).is_open();

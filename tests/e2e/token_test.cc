@@ -91,9 +91,9 @@ TEST_CASE("token: workers find their store on loopback, and the nodes know each 
                   node->Describe());
   }
   CHECK(a->err() ==
-        Contains("agents, the workers' store and ddp's tcp backend are encrypted, as is what "
-                 "ddp's nccl backend sends over TCP where NCCL is built with TLS, not over "
-                 "InfiniBand or RoCE; what workers open themselves"));
+        Contains("agents, the workers' store and ddp's tcp backend are encrypted. So is what "
+                 "ddp's nccl backend sends over TCP if NCCL is built with TLS, but not over "
+                 "InfiniBand or RoCE. What workers open themselves"));
 }
 
 TEST_CASE("token: static jobs, whose store shares the coordinator's port, are as safe") {

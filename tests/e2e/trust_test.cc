@@ -51,7 +51,7 @@ TEST_CASE("trust: a store of rank 0's worker is refused where a secret could not
   };
   const std::string why =
       "ddprun: error: TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 opens the workers' store to the "
-      "network, where the job's token does not guard it: unset it, or give no token\n";
+      "network; the job's token does not guard it there: unset it, or give no token\n";
   const Strings two = job.NodeOptions(1);
   CheckRefused(run(two, {"--token-file=" + token}, ""), 2, why);
   CheckRefused(run(two, {}, kToken), 2, why);

@@ -87,8 +87,8 @@ def refused_pages():
 def other_version():
     page = Page(version=VERSION + 1)
     assert run(REPORT + "ddprun.report_step(2)", page.fd)[1] == (
-        "ddprun: this package tells of its steps in a page of version 1, and the launcher has made "
-        "one of version 2: it is not told; install both from one release\n"
+        "ddprun: this package counts its steps in a page of version 1, and the launcher has made "
+        "one of version 2: no step is reported; install both from one release\n"
     )
     assert page.is_untouched()
     # Nor where there is nothing to say it on.

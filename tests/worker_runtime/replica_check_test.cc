@@ -107,7 +107,7 @@ TEST_CASE("replica check: of many parameters the first are named, and the rest c
     const std::string text(ReplicaCheck(communicator).Compare(1, tensors).message());
     CHECK(text == Contains("parameter 'p2': rank 0 against rank 1; and 97 more parameters. "));
     CHECK_MESSAGE(text.ends_with("; no step of this run is known to be good: resume from a "
-                                 "checkpoint of an earlier run, or begin anew"),
+                                 "checkpoint of an earlier run, or start over"),
                   text);
     CHECK(text != Contains("did not after"));
   });

@@ -15,7 +15,7 @@ using Milliseconds = std::chrono::milliseconds;
 constexpr Milliseconds kLong = std::chrono::minutes(10);
 constexpr char kNote[] = "spawn/returned";
 constexpr char kWhy[] =
-    "forming the group failed: rank 1 has returned before the group formed; where one rank forms a "
+    "forming the group failed: rank 1 has returned before the group formed; if one rank forms a "
     "group, every rank of the Spawn does";
 
 // The key space of a round. No time passes: a wait for a key that is not there ends at once. What

@@ -287,6 +287,13 @@ finds "wide.md:3: 101 columns, at most 100" $here/prose.py "$scratch/wide.md"
 finds "'anew' (again)" $here/prose.py "$scratch/banned.md"
 finds "long.h:1: 31 words, at most 30" $here/prose.py "$scratch/long.h"
 finds "banned.h:2: ', where a' (if, when)" $here/prose.py "$scratch/banned.h"
+# Also messages: literals that stand side by side are one, and neither comments nor raw ones count.
+{ echo "#include \"$(words 31)\""; echo "// \"$(words 31)\""; echo "f('\"', R\"($(words 31))\");"; echo "f(\"$(words 20)\", \"$(words 20)\");"; } >"$scratch/short.cc"
+{ echo; echo "f(\"$(words 20)\""; echo "  \"$(words 11)\");"; } >"$scratch/long.cc"
+echo 'f("start the job anew");' >"$scratch/banned.cc"
+accepts $here/prose.py "$scratch/short.cc"
+finds "long.cc:2: 31 words, at most 30" $here/prose.py "$scratch/long.cc"
+finds "banned.cc:1: 'anew' (again)" $here/prose.py "$scratch/banned.cc"
 
 # A link to a file and to a heading that are not there, one in code, and one that is good.
 printf '# One\n\n## Good news\n\n[a](two.md) [b](#good-news) `[c](none.md)`\n' >"$scratch/one.md"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Judges the sentences of Markdown files and of C++ comments: prose.py [--table] FILE...
+"""Judges the sentences of Markdown files, of the comments of C++ headers and of the messages in C++
+sources: prose.py [--table] FILE...
 
 A sentence has at most 30 words (docs/internals/style.md asks for 25), and no word for which there
 is a plainer one. A line of a page has at most 100 columns; code, tables and what cannot be wrapped
@@ -32,6 +33,9 @@ _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
 _PIECE = re.compile(r"!?\[[^\]]*\]\([^)]*\)|\S+")
 _COMMENT = re.compile(r'^((?:[^"]|"[^"]*")*?)(//|/\*)(?=\s|$)(.*)$')
+# A literal of C++, or what must not be taken for one: a raw literal, a character, a comment, an include.
+_TOKEN = re.compile(r'''R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"((?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)\'|//[^\n]*|/\*.*?\*/|#include[^\n]*''', re.S)
+FEWEST_SPACES = 3  # of a message: what has less is a word or a name
 _END = re.compile(r"(?<![ (]e\.g\.)(?<![ (]i\.e\.)(?<=[.!?])[\"')*_]*\s+(?=[\"'(\[*_]*[A-Z0-9`])")
 
 
@@ -112,8 +116,32 @@ def _comments(lines):
             block.append(_ITEM.sub("", text).strip())
 
 
+def _messages(lines):
+    """The texts that a C++ source prints: literals of several words, joined where they stand side by
+    side, with their first lines' numbers."""
+    source, end, text, begin = "\n".join(lines), 0, "", 0
+    for token in _TOKEN.finditer(source):
+        if token.group(2) is None:
+            continue
+        if text and not re.sub(_TOKEN, "", source[end:token.start()]).strip():
+            text += token.group(2)
+        else:
+            yield begin, text
+            text, begin = token.group(2), source.count("\n", 0, token.start()) + 1
+        end = token.end()
+    yield begin, text
+
+
+def _blocks_of(name, lines):
+    if name.endswith(".md"):
+        return _blocks(lines)
+    if name.endswith(".h"):
+        return _comments(lines)
+    return ((line, part) for line, text in _messages(lines) for part in text.split("\\n") if part.count(" ") >= FEWEST_SPACES)
+
+
 def sentences(name, lines):
-    blocks = _blocks(lines) if name.endswith(".md") else _comments(lines)
+    blocks = _blocks_of(name, lines)
     return [
         Sentence(line, piece)
         for line, block in blocks

@@ -62,7 +62,7 @@ ddp_code ToldException() noexcept {
     try {
       return Told(absl::InternalError(absl::StrCat("an exception: ", exception.what())));
     } catch (...) {
-      LastErrorOfThread().text = "an exception, and no memory left to tell of it";
+      LastErrorOfThread().text = "an exception, and no memory left to describe it";
       return DDP_INTERNAL;
     }
   } catch (...) {

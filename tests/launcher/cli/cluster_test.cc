@@ -228,7 +228,7 @@ TEST_CASE("cluster: a contradiction of the whole job is told by its first task")
   CHECK(
       ErrorOf(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}), {"--rdzv-endpoint=n0:29400"}) ==
       "--rdzv-endpoint 'n0:29400': n0 is a node of the job and none of this step, whose nodes are "
-      "'n[1-3]'; where a coordinator runs there, say --rdzv-conf is_host=0 (--no-cluster leaves "
+      "'n[1-3]'; if a coordinator runs there, say --rdzv-conf is_host=0 (--no-cluster leaves "
       "the variables alone)");
   CHECK(Config(With(kFirst, {{"SLURM_JOB_NODELIST", "n[0-3]"}}),
                {"--rdzv-endpoint=n0:29400", "--nnodes=3", "--rdzv-conf=is_host=0"})

@@ -139,7 +139,7 @@ TEST_CASE("placement: files that are missing or hold something else are named") 
       {NumaBinding::kExclusive, siblings, "", "thread_siblings_list: it is empty"},
       {NumaBinding::kCoreComplex, "devices/system/cpu/cpu2/cache", nullptr, "cpu2/cache: No such"},
       {NumaBinding::kCoreComplex, "devices/system/cpu/cpu2/cache/index0/type", "Instruction",
-       "it tells of no cache for data"},
+       "it names no cache for data"},
       {NumaBinding::kCoreComplex, "devices/system/cpu/cpu2/cache/index0/level", "x", "no number"},
       {NumaBinding::kCoreComplex, "devices/system/cpu/cpu2/cache/index0/shared_cpu_list",
        "99999999", "'99999999' is no list"},

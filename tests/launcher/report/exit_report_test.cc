@@ -153,7 +153,7 @@ TEST_CASE("exit report: an abort without an exception names what Gloo's groups n
   const std::string hint =
       "Hint: a program ends so when its Gloo group still works at exit. Call "
       "torch.distributed.destroy_process_group() before the end. If it does that already, PyTorch "
-      "aborts now and then all the same; the backend ddp does not.\nddprun: exit code 134";
+      "aborts now and then anyway; the backend ddp does not.\nddprun: exit code 134";
   CHECK(Render(failure) != Contains("Hint"));
   failure.stderr_tail = "done\nterminate called without an active exception\n";
   CHECK(Render(failure) == Contains("exception\n" + hint));

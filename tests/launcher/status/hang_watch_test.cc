@@ -153,7 +153,7 @@ TEST_CASE("hang: two looks must show the same, a second apart") {
     CHECK_FALSE(watch.Look(job, 0.1).hang);
     CHECK(watch.Look(job, 1).hang);
   }
-  SUBCASE("counts that went backwards, of a worker that was started anew") {
+  SUBCASE("counts that went backwards, of a worker that was started again") {
     WorldOf(job, 1).called = WorldOf(job, 1).done = 0;
     CHECK_FALSE(watch.Look(job, 0.1).hang);
     CHECK(watch.Look(job, 1).hang);

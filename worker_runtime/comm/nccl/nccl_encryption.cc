@@ -56,7 +56,7 @@ std::string WhyNcclIsPlain(const LoadedNccl& nccl) {
       absl::StrCat("NCCL ", NcclVersionText(nccl.version), " (", nccl.path, ")");
   if (nccl.api.ncclSetEncryption == nullptr) {
     return absl::StrCat(what,
-                        " cannot; 2.32 or newer can, where it is built with "
+                        " cannot; 2.32 or newer can, if it is built with "
                         "TLS_BACKEND=OPENSSL3");
   }
   // A file that does not tell, or is gone, is no reason to go on in the clear.

@@ -173,7 +173,7 @@ absl::Status Watchdog::TimedOut(const GpuOperation& operation, Clock::duration s
 std::string SilenceFor(Clock::duration silence) {
   return absl::StrCat("the driver of its GPU has not answered for ",
                       NameDuration(std::chrono::round<std::chrono::seconds>(silence)),
-                      " (dmesg may tell of a broken GPU)");
+                      " (dmesg may report a broken GPU)");
 }
 
 }  // namespace ddp::internal

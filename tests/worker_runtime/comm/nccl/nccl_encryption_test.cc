@@ -180,8 +180,8 @@ TEST_CASE("nccl encryption: one that cannot goes on in the clear, and rank 0 say
       "ddp: what NCCL sends to other nodes is not encrypted, though the job has a token or "
       "certificates: NCCL ";
   const Plain rows[] = {
-      {"libgpu_double_noregister.so", "", " cannot; 2.32 or newer can, where it is built with TLS"},
-      {"libgpu_double.so", "", " cannot; 2.32 or newer can, where it is built with TLS"},
+      {"libgpu_double_noregister.so", "", " cannot; 2.32 or newer can, if it is built with TLS"},
+      {"libgpu_double.so", "", " cannot; 2.32 or newer can, if it is built with TLS"},
       {"libgpu_double.so", "23203", " was built without TLS; one that is built with TLS"}};
   for (const Plain& row : rows) {
     How how{.library = row.library, .groups = 3};
