@@ -16,9 +16,11 @@ _CASES = re.compile(r"^\[doctest\] test cases: +(\d+) \| +(\d+) passed \| +(\d+)
 _SKIPPED = re.compile(r"^SKIPPED: (.*)$", re.M)
 _SECTION = re.compile(r"^---- (\S+\.cc)\n", re.M)  # tests/support/doctest_main.cc writes one for each file that prints
 _FILE_COUNTS = re.compile(r"^\S+\.cc: \d+ passed, \d+ failed", re.M)
+_CUT_OFF = {"NO_STATUS", "INCOMPLETE"}  # statuses; an interrupted Bazel mostly leaves an event that has none
 _NEVER_REUSED = {"external", "no-sandbox", "local", "exclusive"}  # tags
 LOG_LINES = 60  # of a failed file's log
 NOT_RUN = "was not run (did it build?)"
+NOT_ENDED = "had not ended when Bazel was interrupted"
 
 
 @dataclasses.dataclass
@@ -48,6 +50,11 @@ class Program:
     @property
     def has_run(self):
         return self.status != NOT_RUN
+
+    @property
+    def is_cut(self):
+        """It has neither passed nor failed."""
+        return self.status in (NOT_RUN, NOT_ENDED)
 
 
 @dataclasses.dataclass
@@ -120,7 +127,7 @@ class _Shard:
     """One test result of the event file."""
 
     def __init__(self, event, is_doctest, may_be_reused):
-        self.status = event.get("status", "NO_STATUS")
+        self.status = event["status"]
         self.ok = self.status == "PASSED"
         self.passed = self.failed = self.total = 0
         self.skips, self.cases, self.tails = [], [], {}
@@ -160,13 +167,13 @@ class _Shard:
         self.failed = failed if self.ok else max(failed, 1)
 
 
-def _gather(program, shards):
+def _gather(program, shards, is_cut):
     """Puts the results of all shards together."""
-    program.status = next((shard.status for shard in shards if not shard.ok), "PASSED")
-    program.ok = all(shard.ok for shard in shards)
-    program.is_reused = all(shard.is_reused for shard in shards)
+    program.status = next((shard.status for shard in shards if not shard.ok), NOT_ENDED if is_cut else "PASSED")
+    program.ok = program.status == "PASSED"
+    program.is_reused = not is_cut and all(shard.is_reused for shard in shards)
     program.passed = sum(shard.passed for shard in shards)
-    program.failed = sum(shard.failed for shard in shards)
+    program.failed = max(sum(shard.failed for shard in shards), int(program.is_doctest and is_cut))
     program.seconds = sum(shard.seconds for shard in shards)
     for shard in shards:
         program.skips += shard.skips
@@ -179,7 +186,7 @@ def _gather(program, shards):
 
 def read(lines):
     """The programs of a build event file, sorted by label."""
-    programs, shards, tags = {}, collections.defaultdict(list), {}
+    programs, shards, tags, cut = {}, collections.defaultdict(list), {}, set()
     for line in lines:
         event = json.loads(line)
         identity = event.get("id", {})
@@ -191,8 +198,12 @@ def read(lines):
             tags[label] = configured.get("tag", [])
         elif "testResult" in identity:
             label = identity["testResult"]["label"]
+            result = event.get("testResult", {})
+            if result.get("status", "NO_STATUS") in _CUT_OFF:
+                cut.add(label)
+                continue
             may_be_reused = _NEVER_REUSED.isdisjoint(tags[label])
-            shards[label].append(_Shard(event["testResult"], programs[label].is_doctest, may_be_reused))
-    for label, found in shards.items():
-        _gather(programs[label], found)
+            shards[label].append(_Shard(result, programs[label].is_doctest, may_be_reused))
+    for label in shards.keys() | cut:
+        _gather(programs[label], shards[label], label in cut)
     return [programs[label] for label in sorted(programs)]

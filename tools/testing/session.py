@@ -11,9 +11,6 @@ import report
 import results
 import threads
 
-# An interrupted Bazel leaves these of tests that it had not ended.
-_NOT_ENDED = ("NO_STATUS", "INCOMPLETE", results.NOT_RUN)
-
 
 def say(text):
     print(f"tools/test: {text}", file=sys.stderr, flush=True)
@@ -82,7 +79,7 @@ class Session:
             say(f"{stage.name}: {len(labels)} of {len(stage.labels)} programs can start a thread")
         status, programs, is_cut = self._bazel_test(stage, labels)
         if is_cut:
-            programs = [program for program in programs if program.status not in _NOT_ENDED]
+            programs = [program for program in programs if not program.is_cut]
             say(f"{stage.name}: its limit came: {len(programs)} of {len(labels)} programs have run")
         for line in report.failures(stage.name, programs) if programs or not is_cut else ():
             print(line)

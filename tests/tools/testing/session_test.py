@@ -55,6 +55,12 @@ def ran(label, status="PASSED"):
             {"id": {"testResult": {"label": label}}, "testResult": {"status": status}}]
 
 
+def cut_off(label, kind="cc_test"):
+    """What an interrupted Bazel leaves of a test that ran, and of one that it had not begun."""
+    return [{"id": {"targetConfigured": {"label": label}}, "configured": {"targetKind": f"{kind} rule", "testSize": "SMALL"}},
+            {"id": {"testResult": {"label": label, "run": 1, "shard": 2}}, "aborted": {"reason": "USER_INTERRUPTED"}}]
+
+
 class SessionTest(unittest.TestCase):
     def run_stages(self, stages, **fake):
         with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(io.StringIO()) as self.out, \
@@ -118,11 +124,16 @@ class SessionTest(unittest.TestCase):
         self.assertEqual(self.words(run), [("one", "not begun"), ("two", "passed")])
 
     def test_what_the_limit_cuts_off_is_no_failure_but_what_had_failed_is(self):
-        cut = ran("//a:t") + ran("//a:u", "INCOMPLETE") + ran("//a:v")[:1]
+        cut = ran("//a:t") + ran("//a:u", "INCOMPLETE") + ran("//a:v")[:1] + cut_off("//a:x") + cut_off("//a:y", "sh_test")
         run = self.run_stages([Tests("t", ("//a:t",), is_of_tenth=True)], statuses={"bazel_ test": 8}, events=cut, cut=["bazel_ test"])
         self.assertEqual((self.words(run), run.failed), ([("t", "not finished")], []))
-        run = self.run_stages([Tests("t", ("//a:t",), is_of_tenth=True)], events=cut + ran("//a:w", "FAILED"), cut=["bazel_ test"])
-        self.assertEqual(run.failed, ["t"])
+        for failed in (ran("//a:w", "FAILED"), ran("//a:y", "FAILED")[1:]):  # by itself, and one shard beside a cut one
+            run = self.run_stages([Tests("t", ("//a:t",), is_of_tenth=True)], events=cut + failed, cut=["bazel_ test"])
+            self.assertEqual(run.failed, ["t"])
+
+    def test_what_was_cut_off_without_a_limit_is_a_failure(self):
+        for events in (cut_off("//a:t"), ran("//a:t")[:1], ran("//a:t") + cut_off("//a:t", "sh_test")):
+            self.assertEqual(self.run_stages([Tests("t", ("//a:t",))], events=events).failed, ["t"])
 
 
 class RingTest(unittest.TestCase):
