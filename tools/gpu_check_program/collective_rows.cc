@@ -118,8 +118,9 @@ Result KilledRow(Check& check, int ranks, bool is_shared) {
 Result StepGraphRow(Check& check, int ranks, bool is_shared) {
   if (!check.nccl_lack.empty()) return NotRun(check.nccl_lack);
   if (ranks == 1) return NotRun(OneGpuOnly());
+  const std::string layer = std::to_string(std::min(check.max_bytes, size_t{1} << 20));
   const Outcome outcome =
-      check.RunRanks(ranks, is_shared, {check.Program("gpu_check"), "step_graph"});
+      check.RunRanks(ranks, is_shared, {check.Program("gpu_check"), "step_graph", layer});
   if (!outcome.ok()) return FailedRun("step graph", outcome);
   const auto run_ms = outcome.Value("run_ms"), replay_ms = outcome.Value("replay_ms");
   if (!run_ms || !replay_ms) return FailedRun("step graph: no figures", outcome);

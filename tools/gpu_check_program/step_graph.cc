@@ -12,21 +12,22 @@ namespace ddprun::gpu_check {
 namespace {
 
 constexpr int kLayers = 8;
-constexpr size_t kCount = 1 << 18;
-constexpr size_t kBytes = kCount * sizeof(float);
 constexpr int kSteps = 20;
 
 // A step that copies its inputs into the gradients and, instead of an optimizer, the averages out.
 class Training {
  public:
-  explicit Training(ddp::ProcessGroup& group)
+  // layer_bytes: of float32.
+  Training(ddp::ProcessGroup& group, size_t layer_bytes)
       : group_(group),
+        bytes_(layer_bytes),
+        count_(layer_bytes / sizeof(float)),
         gpu_(group.gpu()),
-        ddp_(group.communicator(), {.bucket_cap_bytes = kBytes, .first_bucket_bytes = kBytes}) {
-    input_ = gpu_.Allocate(kBytes);
+        ddp_(group.communicator(), {.bucket_cap_bytes = bytes_, .first_bucket_bytes = bytes_}) {
+    input_ = gpu_.Allocate(bytes_);
     for (int i = 0; i < kLayers; ++i) {
-      results_.push_back(gpu_.Allocate(kBytes));
-      ddp_.AddParameter(absl::StrCat("layer", i), results_.back(), kCount, ddp::DType::kFloat32);
+      results_.push_back(gpu_.Allocate(bytes_));
+      ddp_.AddParameter(absl::StrCat("layer", i), results_.back(), count_, ddp::DType::kFloat32);
     }
     MustBeOk("finalize", ddp_.Finalize());
   }
@@ -35,28 +36,28 @@ class Training {
   absl::Status Step() {
     absl::Status status = ddp_.ZeroGrad(stream());
     for (int i = kLayers - 1; i >= 0 && status.ok(); --i) {
-      gpu_.Copy(ddp_.GradientPtr(i), input_, kBytes);
+      gpu_.Copy(ddp_.GradientPtr(i), input_, bytes_);
       status = ddp_.GradientReady(i, stream());
     }
     if (status.ok()) status = ddp_.Finish(stream());
     for (int i = 0; i < kLayers && status.ok(); ++i) {
-      gpu_.Copy(results_[i], ddp_.GradientPtr(i), kBytes);
+      gpu_.Copy(results_[i], ddp_.GradientPtr(i), bytes_);
     }
     return status;
   }
 
   // New inputs, `step`, and whether every result is their average. Returns the step's milliseconds.
   double Check(int number, const std::function<void()>& step) {
-    const std::vector<float> inputs(kCount, static_cast<float>(10 * number + group_.rank()));
-    gpu_.Write(input_, inputs.data(), kBytes);
+    const std::vector<float> inputs(count_, static_cast<float>(10 * number + group_.rank()));
+    gpu_.Write(input_, inputs.data(), bytes_);
     const auto begin = std::chrono::steady_clock::now();
     step();
     gpu_.Synchronize();
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
     const float expected = 10 * number + static_cast<float>(group_.world_size() - 1) / 2;
-    std::vector<float> values(kCount);
+    std::vector<float> values(count_);
     for (void* result : results_) {
-      gpu_.Read(values.data(), result, kBytes);
+      gpu_.Read(values.data(), result, bytes_);
       for (float value : values) {
         if (value == expected) continue;
         MustBeOk(absl::StrCat("step ", number),
@@ -68,6 +69,7 @@ class Training {
 
  private:
   ddp::ProcessGroup& group_;
+  const size_t bytes_, count_;  // of a layer
   Gpu gpu_;
   ddp::DistributedDataParallel ddp_;
   void* input_ = nullptr;
@@ -76,11 +78,12 @@ class Training {
 
 }  // namespace
 
-int StepInGraph(const Arguments&) {
+int StepInGraph(const Arguments& arguments) {
+  if (arguments.size() != 1) return 2;
   const auto group = JoinGroup(ddp::Backend::kNccl);
   {
     // Ends before the group does.
-    Training training(*group);
+    Training training(*group, std::strtoull(arguments[0].c_str(), nullptr, 10));
     const auto step = [&] { return training.Step(); };
     std::vector<double> run_ms, replay_ms;
     int number = 0;
