@@ -141,8 +141,11 @@ void AgentCore::On(const rendezvous::RendezvousFailed& event) {
     const std::string message = AfterLoss(event.message);
     using Kind = rendezvous::RendezvousFailed::Kind;
     const bool is_local = event.kind == Kind::kLocal;
+    // What failed here is why, or follows from what is.
+    if (event.kind == Kind::kBadNode) is_failure_answered_ = true;
     PlanEndOfTrouble(is_local                          ? kExitMachine
                      : event.kind == Kind::kDistrusted ? kExitAuthentication
+                     : event.kind == Kind::kBadNode    ? kExitBadNode
                                                        : kExitRendezvous,
                      is_local ? message : absl::StrCat(message, TakeAnsweredFailure()));
   }

@@ -12,6 +12,7 @@ namespace ddprun::launcher {
 
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitBadNode = 119;
 inline constexpr int kExitMachine = 120;  // this machine: files, limits, devices, data
 inline constexpr int kExitRendezvous = 121;
 inline constexpr int kExitAuthentication = 122;
@@ -28,9 +29,10 @@ struct ExitCodeMeaning {
 };
 
 // What --help, the README and the tests show, ascending by code. The last row stands for 128+n.
-inline constexpr std::array<ExitCodeMeaning, 11> kExitCodes = {{
+inline constexpr std::array<ExitCodeMeaning, 12> kExitCodes = {{
     {kExitSuccess, "success, also of a spare node"},
     {kExitUsage, "wrong usage"},
+    {kExitBadNode, "a bad node: its health check, or its workers failed first too often"},
     {kExitMachine, "this machine: files, limits, devices, data"},
     {kExitRendezvous, "rendezvous: unreachable, port taken, timed out, refused; a node was lost"},
     {kExitAuthentication, "authentication: the job's token or certificates"},

@@ -128,6 +128,10 @@ std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance&, const Re
     is_over_ = true;
     return RendezvousFailed{refuse.message};
   }
+  if (refuse.kind == Refusal::kBadNode) {
+    is_over_ = true;
+    return RendezvousFailed{refuse.message, RendezvousFailed::Kind::kBadNode};
+  }
   // Another job answers where this node's coordinator was: what this node still had to say of that
   // one's round is of no use here. What it means for the contact is the core's to say.
   stop_order_.reset();

@@ -125,16 +125,18 @@ void ContactCore::On(const Heard& heard) {
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
     if (!misfit_.empty()) return Fail(misfit_);
-    if (refusal->kind != Refusal::kFinal) {
+    if (refusal->kind == Refusal::kOtherJob || refusal->kind == Refusal::kJobOver) {
       record_.Hear(heard.instance, action);
       return HearOfOtherJob(*refusal);
     }
-    NameSpeaker(*refusal);
+    if (refusal->kind == Refusal::kFinal) NameSpeaker(*refusal);
   }
   MakeContact();
   const std::optional<RendezvousEvent> event = record_.Hear(heard.instance, action);
   if (!event) return;
-  if (const auto* failed = std::get_if<RendezvousFailed>(&*event)) return Fail(failed->message);
+  if (const auto* failed = std::get_if<RendezvousFailed>(&*event)) {
+    return Fail(failed->message, failed->kind);
+  }
   if (std::holds_alternative<Assigned>(*event)) is_ending_ = false;
   Tell(*event);
 }

@@ -61,6 +61,7 @@ struct RendezvousFailed {
     kRendezvous,
     kLocal,       // this machine lacks something for it: a thread, a descriptor
     kDistrusted,  // this node and the coordinator do not know each other for one job's
+    kBadNode,     // by its health check, or because its workers have failed first too often
   };
   std::string message;
   Kind kind = Kind::kRendezvous;

@@ -63,6 +63,32 @@ std::string SameFailureText(const Policy& policy) {
   return LimitText("--max-same-failures", ends_at == 0 ? std::nullopt : std::optional(ends_at - 1));
 }
 
+std::string HealthCheckText(const Policy& policy) {
+  return policy.bad_nodes.has_check ? "--health-check" : "no --health-check";
+}
+
+std::string HealthTimeoutText(const Policy& policy) {
+  return LimitText("--health-timeout", policy.bad_nodes.check_timeout);
+}
+
+std::string HealthUnknownText(const Policy& policy) {
+  return policy.bad_nodes.refuses_unknown ? "--health-unknown=refuse" : "--health-unknown=admit";
+}
+
+std::string NodeFailuresText(const Policy& policy) {
+  const BadNodeRules& rules = policy.bad_nodes;
+  const std::string text = LimitText("--max-node-failures", rules.max_failures);
+  return rules.max_failures ? absl::StrCat(text, ":", rules.failure_rounds) : text;
+}
+
+std::string QuarantineText(const Policy& policy) {
+  return LimitText("--quarantine", policy.bad_nodes.quarantine);
+}
+
+std::string BadNodesText(const Policy& policy) {
+  return absl::StrCat("--max-bad-nodes=", policy.bad_nodes.max_bad_nodes);
+}
+
 std::string BackendText(const Policy& policy) {
   return policy.is_static ? "--rdzv-backend=static" : "--rdzv-backend=c10d";
 }
@@ -142,8 +168,10 @@ std::string State::FindDifference(const NodeJoined& event) const {
   }
   if (!has_policy) return "";
   // Not the static address: each node may spell it in its own way, and has come by it.
-  for (const auto text : {NnodesText, RestartsText, SameFailureText, NodeLossesText,
-                          PreemptionsText, BackoffText, PeriodText, BackendText}) {
+  for (const auto text :
+       {NnodesText, RestartsText, SameFailureText, NodeLossesText, PreemptionsText, BackoffText,
+        PeriodText, HealthCheckText, NodeFailuresText, HealthTimeoutText, HealthUnknownText,
+        QuarantineText, BadNodesText, BackendText}) {
     const std::string own = text(theirs);
     const std::string ours = text(policy);
     if (own == ours) continue;

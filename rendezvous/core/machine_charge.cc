@@ -26,7 +26,7 @@ void State::ChargeLoss(TimePoint now) {
   if (is_new && !is_loss) spent.progress += ran;
   std::string why_over;
   if (is_loss) why_over = WhyNoLossMore(policy.limits, is_preemption, spent);
-  if (is_loss && policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes) {
+  if (is_loss && IsStartedOnce()) {
     why_over = "no restarts allowed (--max-restarts=0)";
   }
   if (why_over.empty()) {

@@ -41,6 +41,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
   }
   if (!has_policy) AdoptPolicy(event.policy);
   if (policy.run_id.empty()) policy.run_id = event.policy.run_id;
+  if (TurnAway(now, event)) return;
   if (const Member* holder = OtherOfRank(event.node)) {
     // FindTakenRank let only a suspect of the same host pass: a new agent with its rank on its
     // host is the proof that it is gone.
@@ -216,7 +217,7 @@ void State::On(TimePoint now, const NodeLeft& event) {
   RemoveNode(now, id,
              absl::StrCat("node ", members.NameOf(*member), " left",
                           event.reason.empty() ? "" : absl::StrCat(": ", event.reason)),
-             event.is_by_signal);
+             event.is_by_signal ? Departure::kPreempted : Departure::kLost);
 }
 
 void State::On(TimePoint now, const SessionBroken& event) {
@@ -256,17 +257,18 @@ void State::EvictSilent(TimePoint now) {
 }
 
 void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reason,
-                       bool is_preempted) {
+                       Departure departure) {
   const Member& member = *members.Find(id);
   const auto seat = seats.find(id);
   const bool has_unfinished_seat = seat != seats.end() && !seat->second.succeeded_at.has_value();
   if (member.previous_rank >= 0) gone[id] = reason;
-  if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() &&
-      MayBeConsequence(id, member)) {
-    // What failed elsewhere failed because this node was gone: the round is not charged.
+  const bool is_cause =
+      departure == Departure::kBad ? !IsStartedOnce() : MayBeConsequence(id, member);
+  if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() && is_cause) {
+    // What failed elsewhere failed because this node was gone or bad: the round is not charged.
     ForgetFailures();
     drain_cause = DrainCause::kLoss;
-    is_preemption = is_preempted;
+    is_preemption = departure == Departure::kPreempted;
     drain_reason = reason;
   }
   members.Remove(id);
@@ -282,7 +284,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   const bool has_running_round = phase == Phase::kSealed || phase == Phase::kReadopting;
   if (has_running_round && has_unfinished_seat) {
     DrainRound(now, DrainCause::kLoss, reason);
-    is_preemption = is_preempted;
+    is_preemption = departure == Departure::kPreempted;
   }
 }
 

@@ -310,7 +310,7 @@ void State::ReviewDrain(TimePoint now) {
   }
   // A node that has joined again said before all it had to say of the round.
   if (now < name_cause_at && MayMoreBeReported()) return;
-  if (AwaitsPeersWord(now)) return;
+  if (AwaitsPeersWord(now) || AwaitsHealth(now)) return;
   // A suspect settles the question by coming back or by being evicted: at most evict_after.
   if (IsCauseUncertain(now)) return;
   if (first_failure.has_value() && IsMissingSeats()) {
@@ -319,8 +319,8 @@ void State::ReviewDrain(TimePoint now) {
     is_preemption = false;
     drain_reason = gone[NodeId{}] = MissingText();  // nobody knows their names
   }
-  if (!first_failure.has_value()) return ChargeLoss(now);
-  ChargeFailure(now);
+  if (first_failure.has_value() && !TakeOutForFailures(now)) return ChargeFailure(now);
+  if (phase == Phase::kDraining) ChargeLoss(now);
 }
 
 void State::OpenRound(TimePoint now) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/core/bad_nodes.h"
 #include "rendezvous/core/membership.h"
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/core/rendezvous_machine.h"
@@ -72,6 +73,13 @@ inline constexpr Duration kOldestReport = std::chrono::hours(24);
 // may take as long: an agent gives it a second.
 inline constexpr Duration kPeersWord = std::chrono::seconds(2);
 
+// How a node goes.
+enum class Departure {
+  kLost,       // or for a reason of its own
+  kPreempted,  // it was told to end
+  kBad,        // it was taken out
+};
+
 struct RoundSize {
   int nodes = 0;
   int ranks = 0;
@@ -126,6 +134,7 @@ struct RendezvousMachine::State {
   int restart_count = 0;        // charged rounds
   bool is_restart_due = false;  // of the last one: its restart has not begun
   RestartsSpent spent;
+  BadNodeList bad_nodes;
   // How long the verdict waits to be durable: what hangs must not hold up the end for good.
   const Duration record_limit;
   TimePoint last_step;
@@ -214,6 +223,7 @@ struct RendezvousMachine::State {
   void NoteLag(TimePoint now, Duration lag);
   void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp); }
   // What is asked and answered is the desk's (question_desk.h), and shows that the node lives.
+  void On(TimePoint now, const HealthChecked& event);
   void On(TimePoint now, const QuestionAsked& event) { Hear(now, event.stamp); }
   void On(TimePoint now, const AnswerGiven& event) { Hear(now, event.stamp); }
   void On(TimePoint now, const Recorded&) { TellVerdict(now); }
@@ -259,7 +269,30 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const SessionBroken& event);
   void EvictSilent(TimePoint now);
   void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason,
-                  bool is_preempted = false);
+                  Departure departure = Departure::kLost);
+
+  // Bad nodes (machine_bad_nodes.cc).
+  //
+  // Why the node is bad, by its own check. Empty: it is not.
+  std::string WhyBad(const NodeInfo& node) const;
+  // Turns a node away that is bad, or whose host is in quarantine. False: it may come in.
+  bool TurnAway(TimePoint now, const NodeJoined& event);
+  // From now on no agent of the host is let in, and those that wait go. False: the job is over, as
+  // this is one bad node too many.
+  bool Quarantine(TimePoint now, const std::string& host, const std::string& why);
+  void TakeOut(TimePoint now, const NodeId& id, const std::string& why);
+  // The job cannot go on without that node.
+  void EndWithCoordinator(TimePoint now, const std::string& why);
+  bool HasCoordinator(const std::string& host) const;
+  // Whether a node of the round may be found bad, which would be the cause of its end.
+  bool AwaitsHealth(TimePoint now) const;
+  // The failure is one too many of its host: true, and the host is taken out.
+  bool TakeOutForFailures(TimePoint now);
+  // Workers are started once: nothing is gained by a restart that cannot be.
+  bool IsStartedOnce() const {
+    return policy.max_restarts == 0 && NodesNeeded(policy) == policy.max_nodes;
+  }
+  std::string BadHostsText(TimePoint now) const;
 
   // A round of an earlier coordinator (machine_readopt.cc).
   bool MayReadopt(const Stamp& stamp) const;

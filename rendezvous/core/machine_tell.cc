@@ -20,6 +20,7 @@ void State::WriteRecord() {
                            .epoch = own_epoch,
                            .restart_count = restart_count,
                            .spent = spent,
+                           .bad_nodes = bad_nodes.ToRecord(last_step),
                            .verdict = is_given_up ? std::nullopt : verdict});
 }
 
@@ -148,6 +149,8 @@ JobFacts State::Facts(TimePoint now) const {
   if (phase == Phase::kOpen) facts.waiting_for = FormingText(now);
   if (phase == Phase::kReadopting && !seats.empty()) facts.waiting_for = ReadoptingText();
   if (phase == Phase::kDraining) facts.waiting_for = WaitTopic();
+  facts.bad_nodes = bad_nodes.count();
+  facts.bad_hosts = BadHostsText(now);
   facts.deadline = WaitDeadline();
   if (phase == Phase::kOpen || phase == Phase::kDraining) facts.gone = GoneText();
   // The agents' own status takes it from the verdict as well.

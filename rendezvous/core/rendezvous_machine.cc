@@ -80,6 +80,7 @@ State::State(std::optional<Policy> policy_in, Beginning beginning, TimePoint now
       last_step(now),
       owes_hold(beginning.is_remembered) {
   DDP_CHECK(instance.is_known());
+  bad_nodes.Restore(beginning.bad_nodes, now);
   policy.run_id = std::move(beginning.run_id);
   if (policy_in.has_value()) AdoptPolicy(*std::move(policy_in));
   forming.opened_at = now;
@@ -116,6 +117,7 @@ void State::ForgiveStall(TimePoint now) {
   }
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
   needs_review = true;
+  bad_nodes.Postpone(lost);
   needs_telling = true;
 }
 

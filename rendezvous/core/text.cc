@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/plain_text.h"
+#include "rendezvous/core/bad_nodes.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -23,6 +24,10 @@ std::string ExitText(const FailureReport& report) {
                       report.signal == 0 ? "" : absl::StrCat(" signal=", report.signal));
 }
 
+std::string HealthText(const HealthReport& report) {
+  return absl::StrCat(HealthName(report.health), " \"", report.line, "\"");
+}
+
 struct EventRenderer {
   std::string operator()(const NodeJoined& e) const {
     const NodeInfo& node = e.node;
@@ -30,6 +35,7 @@ struct EventRenderer {
                         " from=", e.source_addr.empty() ? "here" : e.source_addr,
                         " workers=", node.local_world_size, e.held ? " running" : "",
                         e.restart_count == 0 ? "" : absl::StrCat(" restart=", e.restart_count),
+                        node.health == HealthReport{} ? "" : " " + HealthText(node.health),
                         node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
                         node.is_endpoint_node ? " endpoint" : "");
   }
@@ -47,6 +53,9 @@ struct EventRenderer {
   }
   std::string operator()(const WorkersSucceeded& e) const { return Line("succeeded", e.stamp); }
   std::string operator()(const VerdictAcked& e) const { return Line("acked", e.stamp); }
+  std::string operator()(const HealthChecked& e) const {
+    return absl::StrCat(Line("health", e.stamp), " ", HealthText(e.report));
+  }
   std::string operator()(const QuestionAsked& e) const {
     return absl::StrCat(Line("question", e.stamp), " id=", e.question.id,
                         e.question.to.value.empty() ? "" : " to=" + e.question.to.value);
@@ -110,6 +119,9 @@ struct ActionRenderer {
     return absl::StrCat(
         "record epoch=", a.epoch.value, " restarts=", a.restart_count,
         a.verdict.has_value() ? absl::StrCat(" exit_code=", a.verdict->exit_code) : "");
+  }
+  std::string operator()(const TellSite& a) const {
+    return absl::StrCat("tell_site host=", a.host, " \"", a.reason, "\"");
   }
 };
 
@@ -176,6 +188,8 @@ const char* RefusalName(Refusal kind) {
       return "job_over";
     case Refusal::kOtherJob:
       return "other_job";
+    case Refusal::kBadNode:
+      return "bad_node";
   }
   return "?";
 }

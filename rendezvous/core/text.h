@@ -34,7 +34,7 @@ std::string RenderEvent(const Event& event);
 
 // One line each, without the session, which TargetOf gives: "assign 1.1 node_rank=0/2 ...".
 std::string RenderAction(const Action& action);
-// The session that the action concerns; empty for Finish.
+// The session that the action concerns; empty for Finish, Record and TellSite.
 std::optional<SessionId> TargetOf(const Action& action);
 
 const char* RefusalName(Refusal kind);

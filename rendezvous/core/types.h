@@ -13,6 +13,7 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/release.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/bad_nodes.h"
 #include "rendezvous/core/restart_limits.h"
 
 namespace ddprun::rendezvous {
@@ -25,6 +26,7 @@ struct Policy {
   int max_nodes = 1;
   int max_restarts = 0;
   RestartLimits limits;
+  BadNodeRules bad_nodes;
   // From the minimum being reached until a first round with fewer than max_nodes is sealed.
   Duration last_call = std::chrono::seconds(30);
   // How long the job may stay below min_nodes before it is given up.
@@ -68,6 +70,7 @@ struct NodeInfo {
   // Of the program and its arguments, where the user has named no job; 0: not told. Two that differ
   // are two jobs.
   uint64_t program = 0;
+  HealthReport health;  // since its workers of an earlier round were told to stop
   Release release = ThisRelease();
 };
 
@@ -156,10 +159,11 @@ inline constexpr char kPublicQuestion[] = "status";
 inline constexpr size_t kMaxQuestionBytes = 4 * 1024;
 inline constexpr size_t kMaxAnswerBytes = 192 * 1024;
 
-// What ddprun exits with when the user has stopped the job by `ddprun stop`, as after SIGTERM, and
-// when the rendezvous has failed (launcher/process/exit_status.h).
+// What ddprun exits with when the user has stopped the job by `ddprun stop`, as after SIGTERM, when
+// the rendezvous has failed, and on a bad node (launcher/process/exit_status.h).
 inline constexpr int kStoppedExitCode = 143;
 inline constexpr int kRendezvousExitCode = 121;
+inline constexpr int kBadNodeExitCode = 119;
 
 // How `ddprun stop` ends a job. Each is stronger than the one before.
 enum class StopHow {
@@ -195,6 +199,7 @@ struct Beginning {
   bool is_remembered = false;  // the instance comes from the job's file
   int restart_count = 0;
   RestartsSpent spent = {};
+  BadNodesRecord bad_nodes = {};
   std::optional<Verdict> verdict;                   // the job is over: only its end has to be told
   Duration record_limit = std::chrono::seconds(2);  // how long a verdict waits to be durable
 };
@@ -250,6 +255,11 @@ struct WorkersSucceeded {
 struct VerdictAcked {
   Stamp stamp;
 };
+// A later check of a node that waits for a place.
+struct HealthChecked {
+  Stamp stamp;
+  HealthReport report;
+};
 // Asks all nodes of the job, or one of them, for what only they know: its own words, which the
 // rendezvous carries and does not read.
 struct Question {
@@ -286,9 +296,10 @@ struct SessionBroken {
 struct Recorded {};
 struct TimePassed {};
 
-using Event = std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed,
-                           FirstWorkerSucceeded, WorkersSucceeded, VerdictAcked, QuestionAsked,
-                           AnswerGiven, StopOrdered, SessionBroken, Recorded, TimePassed>;
+using Event =
+    std::variant<NodeJoined, HeartbeatReceived, NodeLeft, WorkersFailed, FirstWorkerSucceeded,
+                 WorkersSucceeded, VerdictAcked, HealthChecked, QuestionAsked, AnswerGiven,
+                 StopOrdered, SessionBroken, Recorded, TimePassed>;
 
 // What it obliges its driver to do, in the order given: the actions.
 //
@@ -297,6 +308,7 @@ enum class Refusal {
   kFinal,     // nothing: it ends with exit code 121 and the message
   kJobOver,   // this job is closing: wait for the next one until join_timeout
   kOtherJob,  // its workers are of a job that is not this one: that one's coordinator is gone
+  kBadNode,   // nothing: its host is bad; it ends with exit code 119 and the message
 };
 
 // The node waits; one sentence for people, sent only when it changes:
@@ -374,6 +386,8 @@ struct JobFacts {
   std::string gone;
   // That of the newest round that failed, as far as this coordinator has seen it.
   std::optional<FailureFact> failure;
+  int bad_nodes = 0;      // that were taken out so far
+  std::string bad_hosts;  // those in quarantine, and why
   friend bool operator==(const JobFacts&, const JobFacts&) = default;
 };
 // A part of the answers to a question; `is_last`: no more come.
@@ -410,12 +424,20 @@ struct Record {
   Epoch epoch;
   int restart_count = 0;
   RestartsSpent spent = {};
+  BadNodesRecord bad_nodes = {};
   std::optional<Verdict> verdict;
   friend bool operator==(const Record&, const Record&) = default;
 };
 
+// Tell the site, once for each quarantine, that the host is bad.
+struct TellSite {
+  std::string host;
+  std::string reason;
+  friend bool operator==(const TellSite&, const TellSite&) = default;
+};
+
 using Action = std::variant<TellWaiting, Assign, Drain, Conclude, Refuse, AskNode, GiveAnswers,
-                            TellToStop, CloseSession, Finish, Record>;
+                            TellToStop, CloseSession, Finish, Record, TellSite>;
 
 }  // namespace ddprun::rendezvous
 

@@ -49,6 +49,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
         log_step_(std::move(options.log_step)),
         on_resigns_(std::move(options.on_resigns)),
         on_finished_(std::move(options.on_finished)),
+        on_bad_node_(std::move(options.on_bad_node)),
         is_taken_up_(beginning.is_remembered || beginning.verdict),
         gives_keys_(options.identity != nullptr),
         machine_(options.policy, beginning, clock.Now(),
@@ -229,6 +230,10 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
       return;
     }
     if (const auto* record = std::get_if<Record>(&action)) return Write(*record);
+    if (const auto* told = std::get_if<TellSite>(&action)) {
+      if (on_bad_node_) on_bad_node_(told->host, told->reason);
+      return;
+    }
     const SessionId id = *TargetOf(action);
     const std::shared_ptr<Session> session = Find(id);
     if (session == nullptr) return;  // broken meanwhile; its SessionBroken is in the mailbox
@@ -294,6 +299,7 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
   const std::function<void(const std::string&)> log_step_;
   const std::function<void(const std::string&)> on_resigns_;
   const std::function<void()> on_finished_;
+  const std::function<void(const std::string& host, const std::string& reason)> on_bad_node_;
   const bool is_taken_up_;  // an earlier coordinator's job
   const bool gives_keys_;   // what is said to nodes goes over TLS
   Mailbox mailbox_;

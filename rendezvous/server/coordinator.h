@@ -72,6 +72,9 @@ class Coordinator {
     // Called once on the coordinator's thread when the verdict is known everywhere it can be, or
     // the job was given up; must not block. May be unset.
     std::function<void()> on_finished;
+    // Called once for each quarantine, on the coordinator's thread: what there is to do about the
+    // host. Must not block. May be unset.
+    std::function<void(const std::string& host, const std::string& reason)> on_bad_node;
   };
 
   // ALREADY_EXISTS: the port is taken, or by the memory's word the job. UNAVAILABLE,

@@ -55,21 +55,50 @@ std::string EncodeSpent(const RestartsSpent& spent) {
                          spent.node_losses, spent.preemptions);
 }
 
-RestartsSpent DecodeSpent(const char* text) {
+RestartsSpent DecodeSpent(const char* text, int& read) {
   unsigned long long epoch = 0;
   unsigned long long round = 0;
   unsigned long long fingerprint = 0;
   long long progress = 0;
   RestartsSpent spent;
   // Of fewer the whole file is damaged, which is seen below.
-  std::sscanf(text, "%llu %llu %d %llu %d %lld %d %d %d", &epoch, &round, &spent.same_failures,
+  std::sscanf(text, "%llu %llu %d %llu %d %lld %d %d %d%n", &epoch, &round, &spent.same_failures,
               &fingerprint, &spent.failures_in_row, &progress, &spent.given_back,
-              &spent.node_losses, &spent.preemptions);
+              &spent.node_losses, &spent.preemptions, &read);
   spent.charged_epoch = Epoch{epoch};
   spent.charged_round = Round{round};
   spent.fingerprint = fingerprint;
   spent.progress = std::chrono::milliseconds(progress);
   return spent;
+}
+
+std::string EncodeHosts(const BadNodesRecord& bad_nodes) {
+  v1::QuarantinedHosts out;
+  for (const QuarantinedHost& known : bad_nodes.hosts) {
+    v1::QuarantinedHost& host = *out.add_hosts();
+    host.set_host(known.host);
+    host.set_why(known.why);
+    const auto left = std::chrono::floor<std::chrono::milliseconds>(known.left).count();
+    host.set_left_ms(static_cast<uint64_t>(std::max<int64_t>(0, left)));
+  }
+  return out.SerializeAsString();
+}
+
+// `text` begins with them, behind their count and size. None: the file is damaged.
+std::optional<std::string> DecodeHosts(const char* values, const std::string& text,
+                                       BadNodesRecord& bad_nodes) {
+  constexpr uint64_t kLongestMs = uint64_t{1000} * 3600 * 24 * 365;
+  unsigned long long size = 0;
+  v1::QuarantinedHosts in;
+  if (std::sscanf(values, "%d %llu", &bad_nodes.count, &size) != 2 || size > text.size() ||
+      bad_nodes.count < 0 || !in.ParseFromString(text.substr(0, size))) {
+    return std::nullopt;
+  }
+  for (const v1::QuarantinedHost& host : in.hosts()) {
+    const auto left = static_cast<int64_t>(std::min(host.left_ms(), kLongestMs));
+    bad_nodes.hosts.push_back({host.host(), host.why(), std::chrono::milliseconds(left)});
+  }
+  return text.substr(size);
 }
 
 std::optional<Record> Read(const std::string& path) {
@@ -173,16 +202,27 @@ bool IsCredible(const RestartsSpent& spent) {
 
 // One line of values and a checksum over them and the verdict, then the verdict as on the wire.
 // What limits of restarts have been used makes it longer, a line of version 2, which releases that
-// know of none take for a damaged one.
+// know of none take for a damaged one. Bad nodes make it one of version 3, and their hosts come
+// before the verdict.
 std::string EncodeRecord(const Record& record) {
   v1::Verdict verdict;
   if (record.verdict) VerdictToProto(*record.verdict, verdict);
-  const std::string bytes = record.verdict ? verdict.SerializeAsString() : "";
-  const bool has_spent = record.spent != RestartsSpent{};
-  std::string values = absl::StrFormat(
-      "ddprun-job %d %u %u %u %d %d", has_spent ? 2 : 1, record.epoch.value, record.instance.high,
-      record.instance.low, record.restart_count, record.verdict ? 1 : 0);
+  std::string bytes = record.verdict ? verdict.SerializeAsString() : "";
+  const bool has_bad = record.bad_nodes != BadNodesRecord{};
+  const bool has_spent = has_bad || record.spent != RestartsSpent{};
+  std::string values =
+      absl::StrFormat("ddprun-job %d %u %u %u %d %d",
+                      has_bad     ? 3
+                      : has_spent ? 2
+                                  : 1,
+                      record.epoch.value, record.instance.high, record.instance.low,
+                      record.restart_count, record.verdict ? 1 : 0);
   if (has_spent) absl::StrAppend(&values, EncodeSpent(record.spent));
+  if (has_bad) {
+    const std::string hosts = EncodeHosts(record.bad_nodes);
+    absl::StrAppend(&values, absl::StrFormat(" %d %u", record.bad_nodes.count, hosts.size()));
+    bytes = hosts + bytes;
+  }
   Fnv1a checksum;  // finds a torn or flipped file, which is all it has to do
   checksum.Add(values.data(), values.size());
   checksum.Add(bytes.data(), bytes.size());
@@ -203,12 +243,19 @@ std::optional<Record> DecodeRecord(const std::string& text) {
   }
   record.epoch = Epoch{epoch};
   record.instance = {.high = high, .low = low};
-  if (version == 2) record.spent = DecodeSpent(text.c_str() + read);
+  int spent_read = 0;
+  if (version >= 2) record.spent = DecodeSpent(text.c_str() + read, spent_read);
   const size_t line_end = text.find('\n');
-  if (has_verdict != 0 && line_end != std::string::npos) {
+  if (line_end == std::string::npos) return std::nullopt;
+  std::optional<std::string> bytes = text.substr(line_end + 1);
+  if (version == 3) {
+    bytes = DecodeHosts(text.c_str() + read + spent_read, *bytes, record.bad_nodes);
+    if (!bytes) return std::nullopt;
+  }
+  if (has_verdict != 0) {
     v1::Verdict verdict;
     CheckedFields check;
-    if (!verdict.ParseFromString(text.substr(line_end + 1))) return std::nullopt;
+    if (!verdict.ParseFromString(*bytes)) return std::nullopt;
     record.verdict = VerdictFromProto(verdict, check);
     if (!check.status().ok()) return std::nullopt;
   }
@@ -232,6 +279,7 @@ Beginning BeginAnew() {
 void Recall(const Record& record, Beginning& beginning) {
   beginning.restart_count = std::max(0, record.restart_count);
   if (IsCredible(record.spent)) beginning.spent = record.spent;
+  beginning.bad_nodes = record.bad_nodes;
   beginning.verdict = record.verdict;
   beginning.is_remembered = record.instance.is_known();
   if (beginning.is_remembered) beginning.instance = record.instance;

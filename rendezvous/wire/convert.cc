@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/check.h"
+#include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/release.h"
 
 namespace ddprun::rendezvous {
@@ -33,6 +34,26 @@ Stamp StampFromProto(const Message& in) {
   return {{}, Epoch{in.epoch()}, Round{in.round()}, {in.instance_high(), in.instance_low()}};
 }
 
+v1::Health::State StateToProto(Health health) {
+  switch (health) {
+    case Health::kUnchecked:
+      return v1::Health::STATE_UNSPECIFIED;
+    case Health::kHealthy:
+      return v1::Health::STATE_HEALTHY;
+    case Health::kBad:
+      return v1::Health::STATE_BAD;
+    case Health::kUnknown:
+      return v1::Health::STATE_UNKNOWN;
+  }
+  return v1::Health::STATE_UNSPECIFIED;
+}
+
+void HealthToProto(const HealthReport& report, v1::Health& out) {
+  out.set_state(StateToProto(report.health));
+  const std::string line = CleanText(report.line);
+  out.set_line(line.substr(0, CharacterStart(line, kMaxHealthLineBytes)));
+}
+
 void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   const NodeInfo& node = joined.node;
   out.set_run_id(CleanText(joined.policy.run_id));
@@ -53,7 +74,24 @@ void JoinToProto(const NodeJoined& joined, v1::Join& out) {
   out.set_restart_count(joined.restart_count);
   out.set_max_restarts(joined.max_restarts);
   out.set_program(node.program);
+  if (node.health.health != Health::kUnchecked) HealthToProto(node.health, *out.mutable_health());
   if (joined.held) AssignmentToProto(*joined.held, *out.mutable_held());
+}
+
+Health HealthFromProto(v1::Health::State state) {
+  switch (state) {
+    case v1::Health::STATE_HEALTHY:
+      return Health::kHealthy;
+    case v1::Health::STATE_BAD:
+      return Health::kBad;
+    default:
+      return Health::kUnknown;
+  }
+}
+
+HealthReport HealthFromProto(const v1::Health& in, CheckedFields& check) {
+  return {.health = HealthFromProto(in.state()),
+          .line = check.Text("health.line", in.line(), 0, kMaxHealthLineBytes)};
 }
 
 Release ReleaseFromProto(const v1::Join& in, CheckedFields& check) {
@@ -88,6 +126,7 @@ Event JoinFromProto(const v1::Join& in, const Stamp& stamp, CheckedFields& check
   node.cluster.nodes = check.Range("join.cluster_nodes", in.cluster_nodes(), 0, kMaxRank);
   node.cluster.node = check.Range("join.cluster_node", in.cluster_node(), 0, kMaxRank) - 1;
   node.program = in.program();
+  if (in.has_health()) node.health = HealthFromProto(in.health(), check);
   joined.policy = PolicyFromProto(in.policy(), check);
   // Any node may become the first, whose store all are told of; `static` names another one.
   node.store_port = check.Port("join.store_port", in.store_port(), joined.policy.is_static ? 0 : 1);
@@ -132,6 +171,8 @@ v1::Refused::Kind KindToProto(Refusal kind) {
       return v1::Refused::KIND_JOB_OVER;
     case Refusal::kOtherJob:
       return v1::Refused::KIND_OTHER_JOB;
+    case Refusal::kBadNode:
+      return v1::Refused::KIND_BAD_NODE;
   }
   return v1::Refused::KIND_UNSPECIFIED;
 }
@@ -142,6 +183,8 @@ Refusal KindFromProto(v1::Refused::Kind kind) {
       return Refusal::kJobOver;
     case v1::Refused::KIND_OTHER_JOB:
       return Refusal::kOtherJob;
+    case v1::Refused::KIND_BAD_NODE:
+      return Refusal::kBadNode;
     default:
       return Refusal::kFinal;  // also of a newer coordinator: its message says what it is
   }
@@ -171,6 +214,9 @@ struct EventToProto {
   }
   void operator()(const WorkersSucceeded&) { out.mutable_workers_succeeded(); }
   void operator()(const VerdictAcked&) { out.mutable_verdict_ack(); }
+  void operator()(const HealthChecked& checked) {
+    HealthToProto(checked.report, *out.mutable_health());
+  }
   void operator()(const QuestionAsked& asked) {
     QuestionToProto(asked.question, *out.mutable_question());
   }
@@ -228,6 +274,7 @@ struct ActionToProto {
   void operator()(const CloseSession&) { DDP_CHECK(false); }
   void operator()(const Finish&) { DDP_CHECK(false); }
   void operator()(const Record&) { DDP_CHECK(false); }
+  void operator()(const TellSite&) { DDP_CHECK(false); }
   void SetStamp(Epoch epoch, Round round) {
     out.set_epoch(epoch.value);
     out.set_round(round.value);
@@ -286,6 +333,9 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
       break;
     case v1::AgentMessage::kVerdictAck:
       event = VerdictAcked{stamp};
+      break;
+    case v1::AgentMessage::kHealth:
+      event = HealthChecked{stamp, HealthFromProto(message.health(), check)};
       break;
     case v1::AgentMessage::kQuestion:
       event = QuestionAsked{stamp, QuestionFromProto(message.question(), check)};

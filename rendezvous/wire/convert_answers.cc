@@ -28,6 +28,8 @@ void FactsToProto(const JobFacts& facts, TimePoint now, v1::JobFacts& out) {
   out.set_max_restarts(static_cast<uint32_t>(facts.max_restarts));
   out.set_waiting_for(CleanText(facts.waiting_for));
   out.set_gone(CleanText(facts.gone));
+  out.set_bad_nodes(static_cast<uint32_t>(facts.bad_nodes));
+  out.set_bad_hosts(CleanText(facts.bad_hosts));
   if (facts.failure) {
     v1::FailureFact& failure = *out.mutable_failure();
     failure.set_rank(static_cast<uint32_t>(facts.failure->rank));
@@ -60,6 +62,8 @@ JobFacts FactsFromProto(const v1::JobFacts& in, TimePoint now, CheckedFields& ch
       check.Range("facts.max_restarts", in.max_restarts(), 0, std::numeric_limits<int>::max()));
   facts.waiting_for = check.Text("facts.waiting_for", in.waiting_for(), 0, kMaxTextBytes);
   facts.gone = check.Text("facts.gone", in.gone(), 0, kMaxTextBytes);
+  facts.bad_nodes = count("facts.bad_nodes", in.bad_nodes());
+  facts.bad_hosts = check.Text("facts.bad_hosts", in.bad_hosts(), 0, kMaxTextBytes);
   if (in.has_failure()) {
     const v1::FailureFact& failure = in.failure();
     facts.failure = FailureFact{

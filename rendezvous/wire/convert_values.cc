@@ -21,6 +21,38 @@ uint64_t MillisecondsOf(Duration duration) {
   return static_cast<uint64_t>(std::max<int64_t>(0, duration_cast<milliseconds>(duration).count()));
 }
 
+void BadNodeRulesToProto(const BadNodeRules& rules, v1::BadNodeRules& out) {
+  out.set_has_check(rules.has_check);
+  out.set_check_timeout_ms(MillisecondsOf(rules.check_timeout));
+  out.set_refuses_unknown(rules.refuses_unknown);
+  if (rules.max_failures) out.set_max_failures(*rules.max_failures);
+  out.set_failure_rounds(rules.failure_rounds);
+  out.set_quarantine_ms(MillisecondsOf(rules.quarantine));
+  out.set_max_bad_nodes(rules.max_bad_nodes);
+}
+
+BadNodeRules BadNodeRulesFromProto(const v1::BadNodeRules& in, CheckedFields& check) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  const auto number = [&check](const char* field, uint32_t value, int least) {
+    return static_cast<int>(check.Range(field, value, least, kMost));
+  };
+  const auto wait = [&check](const char* field, uint64_t value) {
+    return milliseconds(check.Range(field, value, 0, kMaxWaitMs));
+  };
+  BadNodeRules rules;
+  rules.has_check = in.has_check();
+  rules.check_timeout = wait("policy.bad_nodes.check_timeout_ms", in.check_timeout_ms());
+  rules.refuses_unknown = in.refuses_unknown();
+  if (in.has_max_failures()) {
+    rules.max_failures = number("policy.bad_nodes.max_failures", in.max_failures(), 0);
+  }
+  const int least = rules.max_failures ? 1 : 0;
+  rules.failure_rounds = number("policy.bad_nodes.failure_rounds", in.failure_rounds(), least);
+  rules.quarantine = wait("policy.bad_nodes.quarantine_ms", in.quarantine_ms());
+  rules.max_bad_nodes = number("policy.bad_nodes.max_bad_nodes", in.max_bad_nodes(), 0);
+  return rules;
+}
+
 }  // namespace
 
 void FailureToProto(const FailureReport& report, v1::Failure& out) {
@@ -162,6 +194,8 @@ void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
   if (limits.max_preemptions) out.set_max_preemptions(*limits.max_preemptions);
   out.set_restart_backoff_ms(MillisecondsOf(limits.backoff));
   out.set_restart_budget_period_ms(MillisecondsOf(limits.budget_period));
+  const BadNodeRules& rules = policy.bad_nodes;
+  if (rules != BadNodeRules{}) BadNodeRulesToProto(rules, *out.mutable_bad_nodes());
   out.set_last_call_ms(MillisecondsOf(policy.last_call));
   out.set_join_timeout_ms(MillisecondsOf(policy.join_timeout));
   out.set_evict_after_ms(MillisecondsOf(policy.evict_after));
@@ -193,6 +227,7 @@ Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
   }
   limits.backoff = wait("policy.restart_backoff_ms", in.restart_backoff_ms(), 0);
   limits.budget_period = wait("policy.restart_budget_period_ms", in.restart_budget_period_ms(), 0);
+  if (in.has_bad_nodes()) policy.bad_nodes = BadNodeRulesFromProto(in.bad_nodes(), check);
   policy.last_call = wait("policy.last_call_ms", in.last_call_ms(), 0);
   policy.join_timeout = wait("policy.join_timeout_ms", in.join_timeout_ms(), 1);
   policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);

@@ -24,6 +24,7 @@ void FakeJob::Restart(bool keeps_file) {
     beginning.epoch = Epoch{file_.epoch.value + 1};
     beginning.restart_count = file_.restart_count;
     beginning.spent = file_.spent;
+    beginning.bad_nodes = file_.bad_nodes;
     beginning.verdict = file_.verdict;
     beginning.is_remembered = file_.instance.is_known();
     if (beginning.is_remembered) beginning.instance = file_.instance;

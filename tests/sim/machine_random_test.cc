@@ -54,6 +54,7 @@ TEST_CASE("machine: no history breaks an invariant, and calm brings every job to
   CHECK(tally.losses > 100);
   CHECK(tally.restarts > 1000);
   CHECK(tally.stops > 30);
+  CHECK(tally.bad_nodes > 60);
 }
 
 }  // namespace

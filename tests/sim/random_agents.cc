@@ -30,6 +30,16 @@ Policy RandomAgents::RandomPolicy(const Draw& draw) {
   if (draw() % 4 == 0) limits.max_preemptions = static_cast<int>(draw() % 3);
   if (draw() % 4 == 0) limits.backoff = milliseconds(500 + draw() % 2000);
   if (draw() % 4 == 0) limits.budget_period = seconds(1 + draw() % 4);
+  if (draw() % 3 == 0) {
+    BadNodeRules& rules = policy.bad_nodes;
+    rules.has_check = draw() % 2 == 0;
+    if (rules.has_check) rules.check_timeout = seconds(1 + draw() % 5);
+    if (rules.has_check) rules.refuses_unknown = draw() % 2 == 0;
+    if (!rules.has_check || draw() % 2 == 0) rules.max_failures = static_cast<int>(draw() % 2);
+    if (rules.max_failures) rules.failure_rounds = 1 + static_cast<int>(draw() % 5);
+    rules.quarantine = seconds(1 + draw() % 30);
+    rules.max_bad_nodes = static_cast<int>(draw() % 4);
+  }
   if (policy.is_static) {
     policy.min_nodes = policy.max_nodes;
     policy.static_master_addr = "head";
@@ -76,6 +86,9 @@ void RandomAgents::Misbehave(int actions) {
 void RandomAgents::ActOnce() {
   const std::string name = AnyName();
   if (Below(300) == 0) return OrderStop(name);
+  if (job_.policy().bad_nodes.has_check && Below(20) == 0) {
+    return job_.Feed(HealthChecked{job_.node(name).stamp(), {AnyHealth(), "by chance"}});
+  }
   switch (Below(12)) {
     case 0:
     case 1:
@@ -113,8 +126,15 @@ void RandomAgents::Come(const std::string& name) {
   FakeNode& node = job_.node(name);
   node.is_refused = false;
   // Mostly as an agent would: attach while workers live, join when they are gone.
+  if (job_.policy().bad_nodes.has_check) node.hello.node.health.health = AnyHealth();
   const bool is_running = node.has_workers && !(node.must_stop && Below(2) == 0) && Below(8) != 0;
   job_.Join(name, is_running, Below(6) == 0);
+}
+
+// Mostly good: of nodes that flap.
+Health RandomAgents::AnyHealth() {
+  const uint64_t any = Below(20);
+  return any == 0 ? Health::kBad : any == 1 ? Health::kUnknown : Health::kHealthy;
 }
 
 void RandomAgents::Report(const std::string& name) {
@@ -124,6 +144,7 @@ void RandomAgents::Report(const std::string& name) {
     case 0: {
       WorkersFailed failed{.stamp = node.stamp(), .report = {}, .age = milliseconds(Below(500))};
       failed.report.node = node.hello.node.id;
+      failed.report.host = node.hello.node.host;
       failed.report.rank = node.first_rank;
       if (Below(3) == 0) failed.report.left_peer = static_cast<int>(Below(8));
       if (Below(3) == 0) failed.report.signal = 6;
@@ -236,6 +257,7 @@ bool RandomAgents::Settle() {
   for (auto& [name, node] : job_.nodes()) {
     // A clean start for each agent's view: it reconnects with what it has.
     node.is_silent = node.is_refused = node.is_concluded = false;
+    if (job_.policy().bad_nodes.has_check) node.hello.node.health.health = Health::kHealthy;
     if (node.is_connected) job_.Break(name);
   }
   // A laggard, a join timeout, an eviction, the acknowledgements: each once, and room to spare.
@@ -263,6 +285,7 @@ void RandomAgents::Count() {
   for (const Action& action : job_.TakeActions()) {
     if (const auto* assign = std::get_if<Assign>(&action)) newest = assign->assignment.round;
     if (std::holds_alternative<Finish>(action)) ++tally_.finished;
+    if (std::holds_alternative<TellSite>(action)) ++tally_.bad_nodes;
     if (const auto* drain = std::get_if<Drain>(&action)) {
       if (drain->reason.find("is lost") != std::string::npos) ++tally_.losses;
     }
@@ -287,6 +310,7 @@ void RandomAgents::AddTo(Tally& tally) const {
   tally.finished += tally_.finished;
   tally.restarts += tally_.restarts;
   tally.stops += tally_.stops;
+  tally.bad_nodes += tally_.bad_nodes;
   tally.steps += tally_.steps;
 }
 

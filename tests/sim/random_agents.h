@@ -20,6 +20,7 @@ struct Tally {
   int finished = 0;
   int restarts = 0;
   int stops = 0;
+  int bad_nodes = 0;
   int64_t steps = 0;
 };
 
@@ -52,6 +53,7 @@ class RandomAgents {
   void ActOnce();
   void Come(const std::string& name);
   void Report(const std::string& name);
+  Health AnyHealth();
   void Lie(const std::string& name);
   void OrderStop(const std::string& name);
   void LetTimePass();

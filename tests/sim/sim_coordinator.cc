@@ -54,6 +54,7 @@ void SimCoordinator::ReadFile() {
       .is_remembered = has_memory,
       .restart_count = file_.restart_count,
       .spent = file_.spent,
+      .bad_nodes = file_.bad_nodes,
       .verdict = file_.verdict};
   // The instance is the job's only once the machine says so, by a Record.
   file_.epoch = beginning.epoch;
@@ -287,7 +288,8 @@ void SimCoordinator::Write(const rendezvous::Record& record) {
   written_at_ = std::max(written_at_, timeline_.now() + takes);
   timeline_.At(written_at_, [this, record, has_verdict, written] {
     if (!is_alive()) return;  // killed before it was on disk
-    file_ = {record.epoch, record.instance, record.restart_count, record.spent, record.verdict};
+    file_ = {record.epoch, record.instance,  record.restart_count,
+             record.spent, record.bad_nodes, record.verdict};
     if (has_verdict) trace_.VerdictDurable(start_.life);
     written();
   });

@@ -24,6 +24,7 @@ struct CoordinatorFile {
   JobInstance instance;
   int restart_count = 0;
   rendezvous::RestartsSpent spent;
+  rendezvous::BadNodesRecord bad_nodes;
   std::optional<rendezvous::Verdict> verdict;
 };
 

@@ -39,9 +39,33 @@ Duration ParseDuration(const std::string& text) {
   return std::chrono::seconds(number);
 }
 
+Health ParseHealth(const std::string& word) {
+  return word == "bad"       ? Health::kBad
+         : word == "unknown" ? Health::kUnknown
+         : word == "healthy" ? Health::kHealthy
+                             : Health::kUnchecked;
+}
+
+void ParseBadNodes(const Options& options, BadNodeRules& rules) {
+  for (const auto& [key, value] : options) {
+    if (key == "health_timeout") {
+      rules.has_check = true;
+      rules.check_timeout = ParseDuration(value);
+    }
+    if (key == "health_unknown") rules.refuses_unknown = value == "refuse";
+    if (key == "max_node_failures") {
+      rules.max_failures = std::atoi(value.c_str());
+      rules.failure_rounds = std::atoi(value.c_str() + value.find(':') + 1);
+    }
+    if (key == "quarantine") rules.quarantine = ParseDuration(value);
+    if (key == "max_bad_nodes") rules.max_bad_nodes = std::atoi(value.c_str());
+  }
+}
+
 Policy ParsePolicy(const Options& options) {
   Policy policy;
   policy.run_id = "job1";
+  ParseBadNodes(options, policy.bad_nodes);
   for (const auto& [key, value] : options) {
     if (key == "min") policy.min_nodes = std::atoi(value.c_str());
     if (key == "max") policy.max_nodes = std::atoi(value.c_str());
@@ -156,6 +180,9 @@ class Runner {
       job_->Feed(event);
     } else if (words[0] == "ok") {
       job_->Feed(WorkersSucceeded{node.stamp()});
+    } else if (words[0] == "health" && words.size() > 2) {
+      const std::string said = words.size() > 3 ? words[3] : "";
+      job_->Feed(HealthChecked{node.stamp(), {ParseHealth(words[2]), said}});
     } else if (words[0] == "ack") {
       job_->Feed(VerdictAcked{node.stamp()});
     } else if (words[0] == "stop") {
@@ -194,6 +221,7 @@ class Runner {
 
   static void Set(FakeNode& node, const Options& options) {
     NodeInfo& info = node.hello.node;
+    ParseBadNodes(options, node.hello.policy.bad_nodes);
     for (const auto& [key, value] : options) {
       const int number = std::atoi(value.c_str());
       if (key == "workers") info.local_world_size = number;
@@ -205,6 +233,8 @@ class Runner {
       if (key == "port") info.store_port = static_cast<uint16_t>(number);
       if (key == "host") info.host = value;
       if (key == "endpoint") info.is_endpoint_node = true;
+      if (key == "health") info.health.health = ParseHealth(value);
+      if (key == "line") info.health.line = value;
       if (key == "program") info.program = std::stoull(value);
       if (key == "slurm_job") info.cluster.job = "Slurm job " + value;
       if (key == "slurm_step") info.cluster.step = "Slurm step " + value;

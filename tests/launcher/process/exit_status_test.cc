@@ -40,7 +40,7 @@ TEST_CASE("exit_status: an end that something else reaped is a bug's, and no suc
 }
 
 TEST_CASE("exit_status: the table is ascending and holds the documented numbers") {
-  const int documented[] = {0, 2, 120, 121, 122, 123, 124, 125, 126, 127, 128};
+  const int documented[] = {0, 2, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128};
   REQUIRE(kExitCodes.size() == std::size(documented));
   for (size_t i = 0; i < kExitCodes.size(); ++i) {
     CHECK(kExitCodes[i].code == documented[i]);

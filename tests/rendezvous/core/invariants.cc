@@ -125,6 +125,9 @@ void CheckSpent(const State& state, Breaches& broken) {
   if (spent.given_back < 0 || spent.given_back > (may_give_back ? state.restart_count : 0)) {
     broken.push_back(absl::StrCat("S9: ", spent.given_back, " restarts given back"));
   }
+  if (state.bad_nodes.count() > state.policy.bad_nodes.max_bad_nodes) {
+    broken.push_back("S20: more bad nodes were taken out than are allowed");
+  }
   if (state.phase == Phase::kClosed) return;
   if (limits.max_same_failure > 0 && spent.same_failures >= limits.max_same_failure) {
     broken.push_back("S9: it goes on after the same failure again");
@@ -171,7 +174,13 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
   std::set<Stamped> sealed_now;
   for (const Action& action : actions) {
     if (is_finished_ && std::holds_alternative<Finish>(action)) Broken("finish given twice");
-    if (const auto* assign = std::get_if<Assign>(&action)) OnAssign(*assign, sealed_now);
+    if (const auto* told = std::get_if<TellSite>(&action)) {
+      quarantine_[told->host] = state.last_step + policy_.bad_nodes.quarantine;
+    }
+    if (const auto* assign = std::get_if<Assign>(&action)) {
+      OnAssign(*assign, sealed_now);
+      CheckNotBad(machine, node_of_[assign->session]);
+    }
     if (const auto* record = std::get_if<Record>(&action)) {
       is_recorded_ = is_recorded_ || record->verdict.has_value();
     }
@@ -212,9 +221,15 @@ void InvariantChecker::Hear(const Event& event) {
     NodeNotes& notes = nodes_[joined->node.id];
     notes.source_addr = joined->source_addr;
     notes.local_world_size = joined->node.local_world_size;
+    notes.host = joined->node.host;
+    notes.health = joined->node.health.health;
     notes.joined_with = joined->stamp.instance;
     if (!is_over_) known_[joined->node.id] = joined->node.cluster;
     if (!joined->held) notes.has_workers = false;
+  }
+  if (const auto* checked = std::get_if<HealthChecked>(&event)) {
+    const auto node = node_of_.find(checked->stamp.session);
+    if (node != node_of_.end()) nodes_[node->second].health = checked->report.health;
   }
   if (const auto* done = std::get_if<WorkersSucceeded>(&event)) {
     const auto round = rounds_.find({done->stamp.instance, done->stamp.epoch, done->stamp.round});
@@ -277,6 +292,20 @@ void InvariantChecker::OnAssign(const Assign& action, std::set<Stamped>& sealed_
   round.by_node[id] = to;
 }
 
+// S20: no node that is bad gets a place, nor any on a host that is in quarantine.
+void InvariantChecker::CheckNotBad(const RendezvousMachine& machine, const NodeId& id) {
+  const NodeNotes& node = nodes_[id];
+  const bool refuses_unknown = policy_.bad_nodes.refuses_unknown;
+  const auto known = quarantine_.find(node.host);
+  if (node.health == Health::kBad || (node.health == Health::kUnknown && refuses_unknown)) {
+    Broken(absl::StrCat("S20: node ", id.value, " is bad and gets a place"));
+  }
+  const State& state = MachineInspector::Look(machine);
+  if (known != quarantine_.end() && state.last_step < known->second) {
+    Broken(absl::StrCat("S20: host ", node.host, " is in quarantine and gets a place"));
+  }
+}
+
 void InvariantChecker::CheckSealed(const Stamped& stamp) {
   const RoundNotes& round = rounds_[stamp];
   std::map<int, std::pair<int, int>> intervals;
@@ -308,6 +337,7 @@ void InvariantChecker::CheckSpares(const RendezvousMachine& machine, const Round
 
 void InvariantChecker::OnRestart(bool remembers_end) {
   node_of_.clear();
+  quarantine_.clear();  // it may not have been recorded
   last_nodes_.clear();
   known_.clear();
   is_finished_ = was_draining_ = false;
@@ -356,6 +386,8 @@ void InvariantChecker::OnConclude(const RendezvousMachine& machine, const Conclu
     }
     return;
   }
+  const bool is_of_bad_node = verdict.exit_code == kBadNodeExitCode;
+  if (is_of_bad_node && !verdict.first_failure && policy_.bad_nodes != BadNodeRules{}) return;
   if (!verdict.first_failure.has_value() && verdict.exit_code == kStoppedExitCode) {
     if (!is_stop_ordered_) Broken("S12: a stop that nobody ordered");
     return;

@@ -47,6 +47,8 @@ class InvariantChecker {
     bool has_workers = false;  // an assignment was sent, and no join without workers since
     Stamped newest;
     JobInstance joined_with;
+    std::string host;
+    Health health = Health::kUnchecked;
   };
 
   void Hear(const Event& event);
@@ -57,8 +59,10 @@ class InvariantChecker {
   void CheckBudget(const RendezvousMachine& machine, const Event& event);
   void CheckEnd(const RendezvousMachine& machine, const Event& event, const Conclude& action);
   bool LimitsLosses() const {
-    return policy_.limits.max_node_losses.has_value() || policy_.limits.max_preemptions.has_value();
+    return policy_.limits.max_node_losses.has_value() ||
+           policy_.limits.max_preemptions.has_value() || policy_.bad_nodes != BadNodeRules{};
   }
+  void CheckNotBad(const RendezvousMachine& machine, const NodeId& id);
   // The first from its node of a step of which others are known.
   bool IsLateSpare(const ClusterPlace& place) const;
   void Broken(std::string what) { broken_.push_back(std::move(what)); }
@@ -71,6 +75,7 @@ class InvariantChecker {
   std::map<NodeId, ClusterPlace> known_;
   // Those of the round that this coordinator sealed last that have been in the job ever since.
   std::set<NodeId> last_nodes_;
+  std::map<std::string, TimePoint> quarantine_;  // hosts that were told to the site: until when
   std::vector<FailureReport> reported_;
   std::optional<Verdict> verdict_;
   bool is_stop_ordered_ = false;  // at once

@@ -53,6 +53,7 @@ std::vector<Row> Table() {
       {"question", QuestionAsked{{}, {.id = 1, .to = {}, .body = "x"}}, false, true, true},
       {"answer", AnswerGiven{{}, 1, "x"}, false, true, true},
       {"stop", StopOrdered{{}, StopHow::kGracefully, "x"}, false, true, true},
+      {"health", HealthChecked{{}, {Health::kHealthy, "x"}}, false, true, true},
   };
 }
 

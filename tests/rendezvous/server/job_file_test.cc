@@ -163,6 +163,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("job file: hosts in quarantine outlive the coordinator, with and without a verdict") {
+  Record record = FullRecord();
+  record.bad_nodes = {.count = 3,
+                      .hosts = {{"node-a", "node node-a is bad: ECC", std::chrono::seconds(20)},
+                                {"node-b", "line\nof two", std::chrono::hours(24)}}};
+  for (const bool has_verdict : {true, false}) {
+    if (!has_verdict) record.verdict.reset();
+    const std::string text = EncodeRecord(record);
+    CHECK(DecodeRecord(text) == record);
+    for (size_t size = 0; size < text.size(); size += size < 300 ? 1 : 997) {
+      CHECK(!DecodeRecord(text.substr(0, size)));
+    }
+  }
+  const testing::TempDir directory;
+  REQUIRE(WriteJob(directory.path(), record).ok());
+  const absl::StatusOr<Beginning> next = BeginJob(directory.path());
+  REQUIRE(next.ok());
+  CHECK(next->bad_nodes == record.bad_nodes);
+}
+
 TEST_CASE("job file: a line of a later release is as good as none, though it is intact") {
   const testing::TempDir directory;
   Record record = FullRecord();

@@ -64,6 +64,39 @@ TEST_CASE("convert: restarts are those of the round that is held, or else the jo
   CHECK(std::get<NodeJoined>(*event).max_restarts == 3);
 }
 
+TEST_CASE(
+    "convert: the rules of bad nodes and a node's health survive; without them there are none") {
+  NodeJoined joined;
+  joined.node = TestNode("node-1", 4001);
+  joined.policy = TestPolicy(2, 4);
+  const auto over_the_wire = [](const Event& event) {
+    const auto message = ToProto(event, Duration{0});
+    REQUIRE(message.ok());
+    const auto back = FromProto(*message);
+    REQUIRE(back.ok());
+    return *back;
+  };
+  const auto none = std::get<NodeJoined>(over_the_wire(joined));
+  CHECK(none.policy.bad_nodes == BadNodeRules{});
+  CHECK(none.node.health == HealthReport{});
+  joined.policy.bad_nodes = {.has_check = true,
+                             .check_timeout = std::chrono::seconds(60),
+                             .refuses_unknown = true,
+                             .max_failures = 0,
+                             .failure_rounds = 10,
+                             .quarantine = std::chrono::hours(1),
+                             .max_bad_nodes = 3};
+  joined.node.health = {Health::kBad, "GPU 3 is lost"};
+  const auto all = std::get<NodeJoined>(over_the_wire(joined));
+  CHECK(all.policy.bad_nodes == joined.policy.bad_nodes);
+  CHECK(all.node.health == joined.node.health);
+  for (const Health health : {Health::kHealthy, Health::kBad, Health::kUnknown}) {
+    const HealthChecked checked{{}, {health, std::string(400, 'x')}};
+    const auto back = std::get<HealthChecked>(over_the_wire(checked));
+    CHECK(back.report == HealthReport{health, std::string(kMaxHealthLineBytes, 'x')});
+  }
+}
+
 TEST_CASE("convert: limits of restarts and a failure's step survive; without them there are none") {
   NodeJoined joined;
   joined.node = TestNode("node-1", 4001);
@@ -145,6 +178,18 @@ const Row kMalformed[] = {
     {"policy.restart_budget_period_ms",
      [](v1::AgentMessage& m) {
        m.mutable_join()->mutable_policy()->set_restart_budget_period_ms(~uint64_t{0});
+     }},
+    {"policy.bad_nodes.check_timeout_ms",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->mutable_bad_nodes()->set_check_timeout_ms(~uint64_t{0});
+     }},
+    {"policy.bad_nodes.failure_rounds",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->mutable_bad_nodes()->set_max_failures(1);
+     }},
+    {"health.line",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_health()->set_line(std::string(301, 'x'));
      }},
     {"policy.static_master_port",
      [](v1::AgentMessage& m) {
@@ -329,6 +374,7 @@ TEST_CASE("convert: what the coordinator says survives the wire") {
       Drain{{}, Epoch{9}, Round{2}, "a worker aborted", true},
       Conclude{{}, Epoch{9}, Round{2}, verdict},
       Refuse{{}, Refusal::kFinal, "rank 1 is taken"},
+      Refuse{{}, Refusal::kBadNode, "node a is bad"},
   };
   for (const Action& action : actions) {
     const auto back = FromProto(ToProto(action, current, now), now);
