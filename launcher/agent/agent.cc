@@ -74,6 +74,13 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       is_on_terminal_(isatty(STDERR_FILENO) == 1),
       gloo_({}, [this](const std::string& line) { Say(line); }),
       timer_file_(TimerFileOf(setup_.environment).value_or("")) {
+  if (setup_.health) health_.emplace(io_, *setup_.health);
+  if (!setup_.config.on_bad_node.empty()) {
+    site_.emplace(setup_.config.on_bad_node, setup_.environment.variables,
+                  [&io = io_, this](const std::string& text) {
+                    asio::post(io, [this, text] { Say(text); });
+                  });
+  }
   ServeWatchers(std::move(sockets));
 }
 
@@ -158,6 +165,11 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   options.log_step = log_.LogStep();
   options.on_file_lost = [this](const std::string& why) { Say("warning: " + why); };
   options.on_no_descriptor = [this] { TellOfDescriptors(); };
+  if (site_) {
+    options.on_bad_node = [this](const std::string& host, const std::string& reason) {
+      site_->Run(host, reason);
+    };
+  }
   options.on_refused = [this](const std::string& whom) { Say("warning: " + whom); };
   options.on_reached_by = [this](const std::vector<std::string>& hosts) {
     const absl::Status opened = store_.BeReachedBy(hosts);

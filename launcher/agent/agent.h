@@ -22,7 +22,9 @@
 #include "launcher/agent/agent_log.h"
 #include "launcher/agent/file_thread.h"
 #include "launcher/agent/file_timers.h"
+#include "launcher/agent/health_check.h"
 #include "launcher/agent/round_store.h"
+#include "launcher/agent/site_command.h"
 #include "launcher/cli/environment.h"
 #include "launcher/cli/launch_config.h"
 #include "launcher/cli/program.h"
@@ -63,6 +65,8 @@ struct AgentSetup {
   ProcessBaseline baseline;
   std::string job_mark;
   Placement placement{};
+  // --health-check; none: nodes are not checked.
+  std::optional<HealthProgram> health{};
   // By which the nodes of the job know each other; null: whoever reaches a port is believed.
   std::shared_ptr<const rendezvous::TlsIdentity> identity{};
 };
@@ -115,7 +119,10 @@ class Agent {
 
   absl::Status CheckTrust(int node_count) const;
   void WatchTrust();
-  void Do(const JoinRound&);
+  void Do(const JoinRound& action);
+  void Do(const CheckHealth& action);
+  void Do(const StopHealthCheck&) { health_->Stop(); }
+  void Do(const ReportHealth& action) { client_->ReportHealth(action.report); }
   void Do(const PrepareWorkers& action);
   void Do(const StartWorkers&) { group_.Start(std::move(prepared_.specs)); }
   void Do(const StopWorkers& action) {
@@ -213,6 +220,8 @@ class Agent {
   FileThread workers_files_;
   FileThread own_files_;
   FileThread last_steps_;
+  std::optional<HealthCheck> health_;  // none: nodes are not checked
+  std::optional<SiteCommand> site_;    // none: nobody is told of bad nodes
   const std::shared_ptr<OomBaseline> oom_baseline_ =
       std::make_shared<OomBaseline>();  // workers_files_'s
   JobReporter reporter_;

@@ -52,13 +52,20 @@ void Agent::WatchTrust() {
   });
 }
 
-void Agent::Do(const JoinRound&) {
+void Agent::Do(const CheckHealth& action) {
+  health_->Start([this, number = action.number](const rendezvous::HealthReport& report) {
+    Feed(HealthFound{number, report});
+  });
+}
+
+void Agent::Do(const JoinRound& action) {
   const absl::Status opened = store_.Renew();
   if (!opened.ok()) return Feed(LocalFailure{kExitMachine, std::string(opened.message())});
   rendezvous::NodeInfo node = NodeInfoOf(setup_.config);
   node.id = node_id_;
   node.host = host_;
   node.store_port = store_.port();
+  node.health = action.health;
   if (setup_.config.run_id == kUnnamedJob) node.program = setup_.program.digest;
   // Without a place it still hears how the job ends, if it does.
   if (CheckTrust(setup_.config.nodes.max).ok()) client_->Join(node);
@@ -295,7 +302,8 @@ void Agent::Do(const ExitAgent& action) {
   exit_code_ = action.exit_code;
   const bool is_idle = workers_files_.is_idle() && watch_.is_idle() && control_.is_idle() &&
                        (events_ == nullptr || events_->is_idle()) && own_files_.is_idle() &&
-                       last_steps_.is_idle() && (progress_ == nullptr || progress_->is_idle());
+                       (!health_ || health_->is_idle()) && last_steps_.is_idle() &&
+                       (progress_ == nullptr || progress_->is_idle());
   if (action.is_clean && is_idle) return io_.stop();
   // Destructors would wait for what does not answer; the guardian sees to what is left.
   const std::string file = logs_.busy_file(Duration{0});

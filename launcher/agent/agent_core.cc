@@ -227,6 +227,7 @@ void AgentCore::On(const AgentTimePassed&) {
     return leaving_.is_draining ? Exit() : Drain();
   }
   JudgeSuspicions();
+  if (check_again_at_ && *check_again_at_ <= now_) BeginHealthCheck();
   if (ending_by_ && *ending_by_ <= now_) Stop(kSigTerm);
   GiveNotice();
   TellOfFailure();
@@ -246,12 +247,17 @@ void AgentCore::Join() {
   suspicions_.clear();
   is_waiting_told_ = false;
   notice_.reset();
-  actions_.push_back(JoinRound{});
+  has_asked_ = false;
+  if (!policy_.health_pause || health_) return AskForPlace();
+  BeginHealthCheck();
+  notice_ = Notice{"waiting for this node's health check", now_ + *policy_.health_pause,
+                   now_ + policy_.waiting_notice_delay};
 }
 
 void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   DDP_CHECK(!HasWorkers());
   state_ = State::kPreparing;
+  ForgetHealth();
   const rendezvous::Assignment before = std::exchange(assignment_, assignment);
   prepared_by_ = now_ + policy_.file_timeout;
   own_failure_.reset();
@@ -311,7 +317,8 @@ void AgentCore::Stop(int signal, bool may_be_for_all) {
     if (!own_failure_) own_failure_ = suspicion.end;
     Describe(suspicion.end);
   }
-  if (!HasWorkers()) GoOn();
+  if (!HasWorkers()) return GoOn();
+  if (!end_ && !verdict_ && !policy_.is_health_measured) BeginHealthCheck();
 }
 
 void AgentCore::GiveNotice() {

@@ -46,6 +46,10 @@ struct AgentPolicy {
   bool gets_restarts_back = false;  // the coordinator may have more than it has told
   // ddprun check: what a rank has found is told at the end, and no failure.
   bool is_check = false;
+  // --health-check: before each round, and again after each such pause in which this node waits.
+  std::optional<Duration> health_pause{};
+  // It measures, so nothing else of this job may run beside it: not the workers' end either.
+  bool is_health_measured = false;
   // Numbers beyond INT, TERM, HUP and QUIT: --signals_to_handle.
   std::vector<int> more_stop_signals{};
   // A worker that dies of SIGTERM, SIGINT, SIGHUP or one of these, not sent by us, is judged later:
@@ -164,6 +168,7 @@ class AgentCore {
   void On(const StopAsked& event);
   void On(const StopOrder& event);
   void On(const HangJudged& event);
+  void On(const HealthFound& event);
   void On(const SignalReceived& event);
   void On(const LocalFailure& event);
   void On(const AgentTimePassed&);
@@ -174,6 +179,7 @@ class AgentCore {
 
   // Transitions, named for where they go.
   void Join();
+  void AskForPlace();
   void Prepare(const rendezvous::Assignment& assignment);
   void Run();
   void Succeed();
@@ -183,6 +189,11 @@ class AgentCore {
   void Exit();
   // From kStopping, once nothing of the round is left to do.
   void GoOn();
+
+  // agent_core_health.cc
+  void BeginHealthCheck();
+  void EndHealthCheck();
+  void ForgetHealth();
 
   // One line for the user.
   template <typename... Parts>
@@ -271,6 +282,12 @@ class AgentCore {
   // When a worker of this round may have followed; none: not known.
   std::optional<std::set<int>> ending_;
   std::optional<TimePoint> ending_by_;  // AwaitEnding: the round is stopped then
+  // Since the last round began, and how the check goes.
+  std::optional<rendezvous::HealthReport> health_;
+  uint64_t health_checks_ = 0;
+  bool is_checking_ = false;
+  bool has_asked_ = false;                   // for a place: kJoining
+  std::optional<TimePoint> check_again_at_;  // while it waits for one
   Contact contact_;
   bool had_contact_ = false;
   std::string coordinator_place_;  // "" where it has no port or is not known

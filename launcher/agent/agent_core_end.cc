@@ -377,6 +377,7 @@ void AgentCore::Leave() {
     Tell("exit code ", end_->exit_code, ": ", end_->reason);
   }
   ReportOwnFailure();
+  EndHealthCheck();
   state_ = State::kLeaving;
   // Workers that do not die are still the worker group's: it may not be destroyed in peace.
   leaving_ = Leaving{.by = now_ + policy_.leave_timeout, .is_clean = !HasWorkers()};
@@ -444,6 +445,7 @@ std::optional<TimePoint> AgentCore::NextDeadline() const {
   TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at, FailureNoticeAt()});
   for (const Suspicion& known : suspicions_) deadline = std::min(deadline, known.judge_at);
   if (ending_by_) deadline = std::min(deadline, *ending_by_);
+  if (check_again_at_) deadline = std::min(deadline, *check_again_at_);
   if (state_ == State::kPreparing) deadline = std::min(deadline, prepared_by_);
   if (state_ == State::kStopping && !HasWorkers() && undescribed_ == 0) {
     deadline = std::min(deadline, verdict_holds_at_.value_or(kNever));

@@ -2,6 +2,7 @@
 #ifndef DDPRUN_LAUNCHER_AGENT_AGENT_EVENTS_H_
 #define DDPRUN_LAUNCHER_AGENT_AGENT_EVENTS_H_
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <variant>
@@ -60,6 +61,11 @@ struct LocalFailure {
   int exit_code = 0;
   std::string message;
 };
+// The answer to CheckHealth.
+struct HealthFound {
+  uint64_t number = 0;  // of the check
+  rendezvous::HealthReport report;
+};
 struct AgentTimePassed {};
 // The answers to EndJob. `are_all_gone` false: some do not die, the kernel keeps them.
 struct LeftoversGone {
@@ -77,11 +83,22 @@ using AgentEvent =
                  rendezvous::ContactRestored, rendezvous::RendezvousFailed,
                  rendezvous::ContactEnded, WorkersPrepared, WorkerEnd, FailureDescribed,
                  EndingFound, WorkersGone, rendezvous::StopRequested, StopAsked, StopOrder,
-                 HangJudged, SignalReceived, LocalFailure, AgentTimePassed, LeftoversGone,
-                 ReportWritten, LogsDrained>;
+                 HangJudged, HealthFound, SignalReceived, LocalFailure, AgentTimePassed,
+                 LeftoversGone, ReportWritten, LogsDrained>;
 
 // Close the old round's store, listen with a fresh one, and ask for a place in the next round.
-struct JoinRound {};
+struct JoinRound {
+  rendezvous::HealthReport health;
+};
+// Run the health check of this node; HealthFound follows, unless it is stopped.
+struct CheckHealth {
+  uint64_t number = 0;
+};
+struct StopHealthCheck {};
+// Of a node that waits for a place: what a later check has found.
+struct ReportHealth {
+  rendezvous::HealthReport report;
+};
 // Make the workers' files. WorkersPrepared follows when the file system has answered.
 struct PrepareWorkers {
   rendezvous::Assignment assignment;
@@ -177,10 +194,11 @@ struct ExitAgent {
   bool is_clean = true;
 };
 
-using AgentAction = std::variant<JoinRound, PrepareWorkers, StartWorkers, StopWorkers, KillWorkers,
-                                 AskToStop, OrderStop, AnswerStop, DescribeFailure, LookForEnding,
-                                 ReportFailure, ReportFirstSuccess, ReportSuccess, LeaveJob,
-                                 AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
+using AgentAction =
+    std::variant<JoinRound, CheckHealth, StopHealthCheck, ReportHealth, PrepareWorkers,
+                 StartWorkers, StopWorkers, KillWorkers, AskToStop, OrderStop, AnswerStop,
+                 DescribeFailure, LookForEnding, ReportFailure, ReportFirstSuccess, ReportSuccess,
+                 LeaveJob, AckVerdict, Say, PrintReport, EndJob, DrainLogs, ExitAgent>;
 
 }  // namespace ddprun::launcher
 

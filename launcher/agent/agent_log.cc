@@ -129,6 +129,16 @@ struct LineOf {
     return {"local failure",
             absl::StrCat(" exit_code=", e.exit_code, " reason=", Value(e.message))};
   }
+  Line operator()(const HealthFound& e) const {
+    return {"health found",
+            absl::StrCat(" health=", HealthName(e.report.health), " line=", Value(e.report.line)),
+            Level::info};
+  }
+  Line operator()(const CheckHealth&) const { return {"checking health"}; }
+  Line operator()(const StopHealthCheck&) const { return {"stopping health check"}; }
+  Line operator()(const ReportHealth& a) const {
+    return {"reporting health", absl::StrCat(" health=", HealthName(a.report.health))};
+  }
   Line operator()(const AgentTimePassed&) const { return {"deadline passed", "", Level::trace}; }
   Line operator()(const LeftoversGone& e) const {
     return {e.are_all_gone ? "leftovers gone" : "leftovers do not die"};

@@ -77,6 +77,9 @@ AgentPolicy AgentPolicyOf(const LaunchConfig& config) {
       .requeue_code = config.requeue_code,
       .gets_restarts_back = config.max_restarts > 0 && config.limits.budget_period > Duration{0},
       .is_check = config.is_check,
+      .health_pause = config.health_check.empty() ? std::nullopt
+                                                  : std::optional(config.bad_nodes.check_timeout),
+      .is_health_measured = config.health_check == kOwnHealthCheck,
       .more_stop_signals = config.more_stop_signals};
 }
 
@@ -128,6 +131,7 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.max_nodes = config.nodes.max;
   policy.max_restarts = config.max_restarts;
   policy.limits = config.limits;
+  policy.bad_nodes = config.bad_nodes;
   policy.last_call = config.rendezvous_options.last_call;
   policy.join_timeout = config.rendezvous_options.join_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;

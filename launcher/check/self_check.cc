@@ -35,8 +35,8 @@ std::string SentenceIn(const std::string& text) {
 
 }  // namespace
 
-absl::Status CheckThisNode(int workers, const std::string& visible_devices,
-                           const Environment& environment) {
+SelfCheckProgram SelfCheckOf(const std::string& executable, int workers,
+                             const std::string& visible_devices, const Environment& environment) {
   std::vector<std::string> variables;
   for (const std::string& variable : environment.variables) {
     const bool is_option =
@@ -48,9 +48,16 @@ absl::Status CheckThisNode(int workers, const std::string& visible_devices,
   }
   variables.push_back(absl::StrCat(kSiteFileVariable, "="));  // nor those of the site
   if (!visible_devices.empty()) variables.push_back("CUDA_VISIBLE_DEVICES=" + visible_devices);
-  const ChildEnd end = RunChild({.argv = {"/proc/self/exe", "check", "--standalone", "--no-cluster",
-                                          kTolerance, absl::StrCat("--nproc-per-node=", workers)},
-                                 .environment = std::move(variables),
+  return {.argv = {executable, "check", "--standalone", "--no-cluster", kTolerance,
+                   absl::StrCat("--nproc-per-node=", workers)},
+          .environment = std::move(variables)};
+}
+
+absl::Status CheckThisNode(int workers, const std::string& visible_devices,
+                           const Environment& environment) {
+  SelfCheckProgram program = SelfCheckOf("/proc/self/exe", workers, visible_devices, environment);
+  const ChildEnd end = RunChild({.argv = std::move(program.argv),
+                                 .environment = std::move(program.environment),
                                  .limit = kStages * LimitsOfStage().stage,
                                  .keeps_stderr = true,
                                  .end_signal = SIGTERM});

@@ -3,11 +3,21 @@
 #define DDPRUN_LAUNCHER_CHECK_SELF_CHECK_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "launcher/cli/environment.h"
 
 namespace ddprun::launcher {
+
+struct SelfCheckProgram {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;
+};
+// `executable check ...` over so many workers on this node alone; it exits with 1 if not all are
+// well. `visible_devices`: CUDA_VISIBLE_DEVICES of the workers; "": as it is.
+SelfCheckProgram SelfCheckOf(const std::string& executable, int workers,
+                             const std::string& visible_devices, const Environment& environment);
 
 // Runs `ddprun check` over so many workers on this node alone, under this process's own limits, and
 // says in one line that they are well. An error says why this node should not join; the table has

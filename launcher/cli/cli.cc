@@ -197,6 +197,7 @@ CoordinatorOptions CoordinatorOf(OptionReader& read) {
         "expected an id; without the option it is that of the first node that joins"));
   });
   options.trust = ReadTrustFiles(read);
+  read.Into("on_bad_node", options.on_bad_node, ParseCommand);
   return options;
 }
 

@@ -54,6 +54,7 @@ struct CoordinatorOptions {
   Endpoint bind;       // no host: every address of this machine
   std::string run_id;  // empty: that of the first node that joins
   TrustFiles trust;
+  std::string on_bad_node;  // for a shell; empty: none
 };
 
 // `ddprun bench dp-ddp`

@@ -80,6 +80,7 @@ void ReadPlainValues(OptionReader& read, const MachineFacts& machine, LaunchConf
   read.Into("node_rank", config.node_rank,
             [](const std::string& text) { return ParseNumber(text, 0, kMaxNodes - 1); });
   ReadRestartOptions(read, config);
+  ReadBadNodeOptions(read, config);
   read.Into("shutdown_timeout", config.shutdown_timeout,
             [](const std::string& text) { return ParseSeconds(text, true); });
   read.Into("keep_children", config.keep_children,

@@ -100,6 +100,9 @@ struct TrustFiles {
   std::string ca;
 };
 
+// --health-check=ddprun-check: ddprun's own check, as --check.
+inline constexpr char kOwnHealthCheck[] = "ddprun-check";
+
 // The id of a job that nobody has named, as torchrun's.
 inline constexpr char kUnnamedJob[] = "none";
 
@@ -127,6 +130,9 @@ struct LaunchConfig {
 
   int max_restarts = 0;
   rendezvous::RestartLimits limits;
+  rendezvous::BadNodeRules bad_nodes;
+  std::string health_check;  // --health-check, for a shell, or kOwnHealthCheck; empty: none
+  std::string on_bad_node;   // --on-bad-node, for a shell; empty: none
   Duration shutdown_timeout = std::chrono::seconds(30);
   Duration keep_children{0};                         // what a worker leaves after its success
   Duration hang_timeout = std::chrono::seconds(30);  // 0: hangs are not looked for

@@ -117,6 +117,31 @@ constexpr OptionRow kTable[] = {
      "Give restarts, node losses and preemptions back after so long of progress, as 3600 (default: "
      "never).",
      true, true},
+    {"health_check", 0, "CMD", kFailure,
+     "Run CMD by a shell on each node before each round, beside the stop of its workers, and on "
+     "spares while they wait. Exit code 0 is healthy, 1 is bad; a bad node leaves the job. "
+     "ddprun-check is ddprun's own check.",
+     true, true},
+    {"health_timeout", 0, "SECONDS", kFailure,
+     "How long --health-check may take, and how long a spare waits before the next one (default "
+     "60).",
+     true, true},
+    {"health_unknown", 0, "admit|refuse", kFailure,
+     "What to do with a node whose check has no result: another exit code, or none in time "
+     "(default admit).",
+     true, true},
+    {"max_node_failures", 0, "N[:ROUNDS]", kFailure,
+     "Count a node as bad if its workers failed first in more than N of the last ROUNDS rounds "
+     "(default: no limit; ROUNDS is 10).",
+     true, true},
+    {"quarantine", 0, "SECONDS", kFailure,
+     "How long no agent on the host of a bad node is let into this job (default 3600).", true,
+     true},
+    {"max_bad_nodes", 0, "N", kFailure,
+     "End the job if more than N nodes are bad: the check may be broken (default 3).", true, true},
+    {"on_bad_node", 0, "CMD", kFailure,
+     "Run CMD HOST REASON by a shell for each bad node, on the node of the coordinator.", true,
+     true},
     {"monitor_interval", 0, "SECONDS", kFailure, "Accepted; a worker's end is seen at once."},
     {"shutdown_timeout", 0, "SECONDS", kFailure,
      "From SIGTERM to SIGKILL when workers are stopped (default "
@@ -219,6 +244,8 @@ constexpr OptionRow kCoordinatorTable[] = {
     Own("tls_cert"),
     Own("tls_key"),
     Own("tls_ca"),
+    {"on_bad_node", 0, "CMD", kOptions,
+     "Run CMD HOST REASON by a shell for each node that the job finds bad.", false},
     {"help", 'h', nullptr, kOptions, "This text.", false},
 };
 

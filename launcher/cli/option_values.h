@@ -141,6 +141,12 @@ void ReadWatchOptions(OptionReader& read, LaunchConfig& config);
 // --max_restarts, and what else limits restarts.
 void ReadRestartOptions(OptionReader& read, LaunchConfig& config);
 
+// --health_check, --max_node_failures, and what else concerns bad nodes.
+void ReadBadNodeOptions(OptionReader& read, LaunchConfig& config);
+
+// A command for a shell: not empty.
+absl::StatusOr<std::string> ParseCommand(const std::string& text);
+
 // The workers of this node, and with -n the nodes. REQUIRES: config.nodes has been read.
 void ReadWorkers(OptionReader& read, const MachineFacts& machine, LaunchConfig& config);
 

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent_policy.h"
 #include "launcher/agent/node_identity.h"
+#include "launcher/agent/site_command.h"
 #include "launcher/cli/text.h"
 #include "launcher/commands/commands.h"
 #include "launcher/commands/terminal.h"
@@ -137,6 +138,13 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
   start.run_dir = run_dir;
   start.on_file_lost = [](const std::string& why) { Tell("warning: " + why); };
   start.on_refused = [](const std::string& whom) { Tell("warning: " + whom); };
+  std::optional<SiteCommand> site;
+  if (!options.on_bad_node.empty()) {
+    site.emplace(options.on_bad_node, environment.variables, Tell);
+    start.on_bad_node = [&site](const std::string& host, const std::string& reason) {
+      site->Run(host, reason);
+    };
+  }
   std::once_flag descriptors_told;
   start.on_no_descriptor = [&descriptors_told] {
     std::call_once(descriptors_told, Tell,

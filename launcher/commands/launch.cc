@@ -1,7 +1,10 @@
 // From LaunchConfig to the agent.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/agent_policy.h"
+#include "launcher/agent/health_check.h"
 #include "launcher/check/self_check.h"
 #include "launcher/cli/option_values.h"
 #include "launcher/cli/program.h"
@@ -227,6 +231,24 @@ void SayAtStart(const LaunchConfig& config, const LogLevelChoice& log_level, Log
   for (const std::string& warning : warnings) logs.Say("ddprun: warning: " + warning);
 }
 
+// Without the job's mark: what ends a round's workers must not end the check beside them.
+std::optional<HealthProgram> HealthProgramOf(const LaunchConfig& config, const Placement& placement,
+                                             const Environment& environment) {
+  if (config.health_check.empty()) return std::nullopt;
+  HealthProgram program{.argv = ShellArgv(config.health_check),
+                        .environment = environment.variables,
+                        .limit = config.bad_nodes.check_timeout};
+  if (config.health_check == kOwnHealthCheck) {
+    // A shell starts it: /proc/self would be the shell.
+    const std::string ours = absl::StrCat("/proc/", getpid(), "/exe");
+    SelfCheckProgram own =
+        SelfCheckOf(ours, config.workers_per_node, placement.visible_devices, environment);
+    program.argv = ReportingArgv(std::move(own.argv));
+    program.environment = std::move(own.environment);
+  }
+  return program;
+}
+
 }  // namespace
 
 int Launch(LaunchConfig config, Environment environment, const ProcessBaseline& baseline) {
@@ -295,8 +317,9 @@ int LaunchProgram(LaunchConfig config, const Program& program, Environment envir
   SayAtStart(config, log_level, **logs);
   SayPlaceOfLogs(config, **logs);
   const std::shared_ptr<spdlog::logger> logger = MakeLogger(**logs, log_level.level);
+  std::optional<HealthProgram> health = HealthProgramOf(config, *placement, environment);
   Agent agent({std::move(config), program, environment, *baseline, job_mark, *std::move(placement),
-               *std::move(identity)},
+               std::move(health), *std::move(identity)},
               *std::move(guardian), **logs, *logger, std::move(sockets));
   return agent.Run();
 }

@@ -107,15 +107,17 @@ bool Take(int fd, size_t limit, std::string& text) {
 }
 
 // Reads until both streams are closed, the tool has ended, or there is no more time or room.
-void Follow(const Pipe& out, const Pipe& err, int pidfd, TimePoint deadline, const Clock& clock,
-            ToolRun& run) {
-  pollfd polled[] = {
-      {out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}, {pidfd, POLLIN, 0}};
+void Follow(const Pipe& out, const Pipe& err, int pidfd, int cancel_fd, TimePoint deadline,
+            const Clock& clock, ToolRun& run) {
+  pollfd polled[] = {{out.read_end.get(), POLLIN, 0},
+                     {err.read_end.get(), POLLIN, 0},
+                     {pidfd, POLLIN, 0},
+                     {cancel_fd, POLLIN, 0}};
   while (polled[0].fd >= 0 || polled[1].fd >= 0) {
-    const int ready = poll(polled, 3, PollTimeout(deadline, clock));
+    const int ready = poll(polled, 4, PollTimeout(deadline, clock));
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0 && clock.Now() < deadline) continue;
-    run.is_late = ready <= 0;
+    run.is_late = ready <= 0 || polled[3].revents != 0;
     if (run.is_late) return;
     // Looked at first: what it wrote before its end is there now.
     const bool has_ended = polled[2].revents != 0;
@@ -142,19 +144,21 @@ bool LookAtEnd(pid_t pid, int options, ExitStatus& end) {
   return true;
 }
 
-bool AwaitEnd(pid_t pid, int pidfd, TimePoint deadline, const Clock& clock, ExitStatus& end) {
+bool AwaitEnd(pid_t pid, int pidfd, int cancel_fd, TimePoint deadline, const Clock& clock,
+              ExitStatus& end) {
   for (;;) {
     if (LookAtEnd(pid, WNOWAIT, end)) return true;
     if (clock.Now() >= deadline) return false;
-    pollfd polled{pidfd, POLLIN, 0};
-    poll(&polled, 1, pidfd >= 0 ? PollTimeout(deadline, clock) : 1);
+    pollfd polled[] = {{pidfd, POLLIN, 0}, {cancel_fd, POLLIN, 0}};
+    poll(polled, 2, pidfd >= 0 ? PollTimeout(deadline, clock) : 1);
+    if (polled[1].revents != 0) return false;
   }
 }
 
 }  // namespace
 
 ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                TimePoint deadline, const Clock& clock) {
+                TimePoint deadline, const Clock& clock, int cancel_fd) {
   ToolRun run;
   Pipe out, err;
   const UniqueFd null_low(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -180,9 +184,9 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
   const UniqueFd pidfd(pidfd_number);
   out.write_end.Reset();
   err.write_end.Reset();
-  Follow(out, err, pidfd.get(), deadline, clock, run);
+  Follow(out, err, pidfd.get(), cancel_fd, deadline, clock, run);
   if (!run.is_late && !run.is_cut) {
-    run.has_ended = AwaitEnd(pid, pidfd.get(), deadline, clock, run.end);
+    run.has_ended = AwaitEnd(pid, pidfd.get(), cancel_fd, deadline, clock, run.end);
     run.is_late = !run.has_ended;
   }
   if (!run.has_ended) kill(pid, SIGKILL);
@@ -190,7 +194,8 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
   // the agent's walk over its children has reaped keeps what it left to that walk.
   if (!run.end.is_unknown) kill(-pid, SIGKILL);
   if (!run.has_ended) {
-    run.has_ended = AwaitEnd(pid, pidfd.get(), clock.Now() + kPatienceAfterKill, clock, run.end);
+    run.has_ended =
+        AwaitEnd(pid, pidfd.get(), -1, clock.Now() + kPatienceAfterKill, clock, run.end);
   }
   if (run.has_ended) LookAtEnd(pid, 0, run.end);
   return run;

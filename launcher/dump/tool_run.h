@@ -27,10 +27,11 @@ struct ToolRun {
 // Runs `argv` (argv[0] a path) with `environment` ("NAME=value"), stdin and all descriptors but
 // stdout and stderr closed or /dev/null, in a session of its own, all signals at their defaults,
 // and as the OOM killer's first choice: it is to cost no worker its memory. It is killed at the
-// deadline, with whatever it has started in its process group, and when this thread ends. Returns
-// at the latest a second after the deadline. Any thread.
+// deadline, with whatever it has started in its process group, and when this thread ends. So it is
+// as soon as `cancel_fd` can be read (-1: never). Returns at the latest a second after that. Any
+// thread.
 ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::string>& environment,
-                TimePoint deadline, const Clock& clock);
+                TimePoint deadline, const Clock& clock, int cancel_fd = -1);
 
 }  // namespace ddprun::launcher
 

@@ -138,6 +138,8 @@ constexpr Series<JobView> kJob[] = {
      [](const JobView& job) { return When(IsKnown(job), Text(job.world_size)); }},
     {{"ddprun_job_restarts_total", kCounter, "Restarts after failures."},
      [](const JobView& job) { return When(IsKnown(job), Text(job.restart_count)); }},
+    {{"ddprun_job_bad_nodes_total", kCounter, "Nodes that were taken out of the job as bad."},
+     [](const JobView& job) { return When(IsKnown(job), Text(job.bad_nodes)); }},
     {{"ddprun_job_max_restarts", kGauge, "Restarts after failures that the job may take."},
      [](const JobView& job) { return When(IsKnown(job), Text(job.max_restarts)); }},
     {{"ddprun_job_step", kGauge, "Training step of the slowest rank."},
@@ -161,6 +163,12 @@ constexpr Series<NodeView> kNode[] = {
      [](const NodeView& node) { return Text(node.up_s); }},
     {{"ddprun_node_rank", kGauge, "Place of the node in the round; absent if it is in no round."},
      [](const NodeView& node) { return When(node.node_rank >= 0, Text(node.node_rank)); }},
+    {{"ddprun_node_healthy", kGauge,
+      "Whether the node's last health check found it healthy: 1, or 0; absent without a result."},
+     [](const NodeView& node) {
+       return When(!node.health.empty() && node.health != "unknown",
+                   Text(node.health == "healthy"));
+     }},
     {{"ddprun_node_memory_used_bytes", kGauge,
       "Memory in use by the job's cgroup, or by the machine."},
      [](const NodeView& node) { return Text(node.memory_used); }},

@@ -128,6 +128,11 @@ Told Tell(const StopAskedEvent& event) {
   return {"stop_asked", {{"how", TextOf(event.how)}, {"why", Cut(event.why)}}};
 }
 
+Told Tell(const HealthEvent& event) {
+  return {"health",
+          {{"health", HealthName(event.report.health)}, {"line", OrNull(event.report.line)}}};
+}
+
 Told Tell(const RoundEndEvent& event) {
   return {"round_end",
           {{"reason", OrNull(event.reason)},

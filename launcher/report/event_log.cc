@@ -53,6 +53,10 @@ void EventLog::Note(const AgentEvent& event, int64_t unix_ms) {
     if (is_of_round && round_->drain_reason.empty()) round_->drain_reason = drained->reason;
   } else if (const auto* concluded = std::get_if<rendezvous::Concluded>(&event)) {
     Conclude(concluded->verdict, unix_ms);
+  } else if (const auto* found = std::get_if<HealthFound>(&event)) {
+    if (std::exchange(health_, found->report) != found->report) {
+      Write(HealthEvent{found->report}, unix_ms);
+    }
   } else if (std::holds_alternative<WorkersGone>(event)) {
     EndRound(unix_ms);
   } else {

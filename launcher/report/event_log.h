@@ -75,8 +75,9 @@ class EventLog {
   const Emit emit_;
   uint64_t number_ = 0;
   int64_t started_unix_ms_ = 0;
-  int64_t asked_unix_ms_ = 0;   // for a place in the next round; 0: not since the last
-  std::string waiting_reason_;  // told last; "": none in this wait
+  int64_t asked_unix_ms_ = 0;        // for a place in the next round; 0: not since the last
+  std::string waiting_reason_;       // told last; "": none in this wait
+  rendezvous::HealthReport health_;  // told last
   std::optional<RoundState> round_;
   StopAskedEvent stop_;     // told last; why "": none
   std::string end_reason_;  // of the job, as far as it is known; "": it goes on

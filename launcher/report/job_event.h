@@ -70,6 +70,10 @@ struct StopAskedEvent {
   How how = How::kAtOnce;
   std::string why{};  // "SIGTERM", "ddprun stop on node a"
 };
+// A health check of this node, where its result is another one than before.
+struct HealthEvent {
+  rendezvous::HealthReport report{};
+};
 struct RoundEndEvent {
   std::string reason{};
   double lasted_s = 0;
@@ -82,9 +86,10 @@ struct JobEndEvent {
   std::optional<double> effective_share{};
 };
 
-using JobEvent = std::variant<JobStartEvent, WaitingEvent, RestartEvent, RoundStartEvent,
-                              WorkersStartedEvent, FirstStepEvent, FailureEvent, ProblemEvent,
-                              ProblemEndEvent, StopAskedEvent, RoundEndEvent, JobEndEvent>;
+using JobEvent =
+    std::variant<JobStartEvent, WaitingEvent, RestartEvent, RoundStartEvent, WorkersStartedEvent,
+                 FirstStepEvent, FailureEvent, ProblemEvent, ProblemEndEvent, StopAskedEvent,
+                 HealthEvent, RoundEndEvent, JobEndEvent>;
 
 }  // namespace ddprun::launcher
 

@@ -131,6 +131,7 @@ std::string RenderReportFile(const JobRecord& record) {
   const rendezvous::Assignment none;
   const rendezvous::Assignment& last =
       record.rounds().empty() ? none : record.rounds().back().assignment;
+  const bool is_checked = record.health().health != rendezvous::Health::kUnchecked;
   const bool is_signal = end.owner == ExitOwner::kSignal;
   const Outcome outcome = OutcomeOf(end.owner);
   const Json report = {
@@ -144,6 +145,8 @@ std::string RenderReportFile(const JobRecord& record) {
       {"exit_code_of", outcome.exit_code_of ? Json(outcome.exit_code_of) : Json(nullptr)},
       {"stopped_by_signal", is_signal ? Json(end.exit_code - kExitSignalBase) : Json(nullptr)},
       {"reason", end.reason},
+      {"health", is_checked ? Json(HealthName(record.health().health)) : Json(nullptr)},
+      {"health_line", OrNull(record.health().line)},
       {"started", IsoTime(record.started_unix_ms())},
       {"ended", IsoTime(record.ended_unix_ms())},
       {"restarts", last.restart_count},

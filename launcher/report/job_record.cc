@@ -44,6 +44,7 @@ WorkerRecord* JobRecord::Find(int local_rank) {
 }
 
 void JobRecord::Note(const AgentEvent& event, int64_t unix_ms) {
+  if (const auto* found = std::get_if<HealthFound>(&event)) health_ = found->report;
   if (const auto* concluded = std::get_if<rendezvous::Concluded>(&event)) {
     verdict_ = concluded->verdict;
   }

@@ -99,6 +99,8 @@ class JobRecord {
   const std::optional<rendezvous::Verdict>& verdict() const { return verdict_; }
   // How the agent ends; the values of a success before it does.
   const EndJob& end() const { return end_; }
+  // Of the last --health-check; kUnchecked: there was none.
+  const rendezvous::HealthReport& health() const { return health_; }
   const std::deque<RoundRecord>& rounds() const { return rounds_; }
   uint64_t rounds_left_out() const { return rounds_seen_ - rounds_.size(); }
   // Of those that are not in rounds() any more, or were never described.
@@ -113,6 +115,7 @@ class JobRecord {
   int64_t ended_unix_ms_ = 0;
   std::optional<rendezvous::Verdict> verdict_;
   EndJob end_;
+  rendezvous::HealthReport health_;
   std::deque<RoundRecord> rounds_;
   uint64_t rounds_seen_ = 0;
   uint64_t failures_left_out_ = 0;

@@ -61,6 +61,8 @@ void AddFacts(const rendezvous::JobFacts& facts, TimePoint now, JobView& job) {
   if (job.state.empty()) job.state = phase;
   if (!facts.waiting_for.empty()) job.waiting_for = EscapeControl(facts.waiting_for);
   job.gone_nodes = EscapeControl(facts.gone);
+  job.bad_nodes = facts.bad_nodes;
+  job.bad_hosts = EscapeControl(facts.bad_hosts);
   if (facts.deadline) job.waiting_left_s = SecondsBetween(now, *facts.deadline);
   if (facts.failure) AddFailure(*facts.failure, now, job);
 }

@@ -210,6 +210,10 @@ void NodeRecord::Fill(TimePoint now, NodeView& view) const {
   if (view.waiting_for.empty() && state_ == "running") view.waiting_for = stop_asked_;
   if (waiting_until_) view.waiting_left_s = SecondsBetween(now, *waiting_until_);
   view.gone_node = EscapeControl(gone_node_);
+  if (health_.health != rendezvous::Health::kUnchecked) {
+    view.health = HealthName(health_.health);
+    view.health_line = health_.line;
+  }
   for (const auto& [local_rank, worker] : workers_) {
     RankView rank;
     rank.rank = assignment_.first_rank + local_rank;

@@ -72,6 +72,7 @@ class NodeRecord {
   void NoteEvent(const WorkerEnd& end);
   void NoteEvent(const FailureDescribed& event);
   void NoteEvent(const HangJudged& event);
+  void NoteEvent(const HealthFound& event) { health_ = event.report; }
   void NoteEvent(const WorkersGone& event);
   void NoteEvent(const auto&) {}
   void NoteAction(const JoinRound&);
@@ -99,6 +100,7 @@ class NodeRecord {
   std::optional<TimePoint> waiting_until_;
   std::string coordinator_place_, contact_lost_;
   std::string gone_node_;
+  rendezvous::HealthReport health_;
   std::string gone_nodes_;  // that end the job, by its verdict; empty: none do
   std::string stop_asked_;  // that its ranks are to end; empty: nobody has asked for it
   rendezvous::Assignment assignment_;

@@ -131,7 +131,9 @@ struct NodeView {
   std::optional<double> waiting_left_s;  // until that is given up
   // The node of its last round whose coordinator it has seen go, and how; empty: none.
   std::string gone_node;
-  std::vector<RankView> ranks;  // by local rank
+  // By its last --health-check: "healthy", "bad" or "unknown", and the last line that it wrote.
+  std::string health, health_line;  // empty: there was none
+  std::vector<RankView> ranks;      // by local rank
   std::vector<GpuView> gpus;
   std::optional<int64_t> memory_used, memory_limit;  // of the job's cgroup, or the machine's
   int64_t oom_kills = 0;                             // since the job began
@@ -164,6 +166,8 @@ struct JobView {
   std::optional<double> waiting_left_s;
   // Nodes of the last round that are lost or have left, and why, until the next round.
   std::string gone_nodes;
+  int bad_nodes = 0;      // that were taken out so far
+  std::string bad_hosts;  // those in quarantine, and why; empty: none
   // How long the coordinator has not answered, so that other nodes are not heard of; empty: it
   // does.
   std::optional<double> coordinator_silent_s;

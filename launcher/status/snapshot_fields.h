@@ -122,6 +122,8 @@ void VisitMembers(Visit& visit) {
   visit("waiting_for", &T::waiting_for);
   visit("waiting_left_s", &T::waiting_left_s);
   visit("gone_node", &T::gone_node);
+  visit("health", &T::health);
+  visit("health_line", &T::health_line);
   visit.List("ranks", &T::ranks, kMaxRanksOfNode);
   visit.List("gpus", &T::gpus, kMaxGpusOfNode);
   visit("memory_used", &T::memory_used);
@@ -151,6 +153,8 @@ void VisitMembers(Visit& visit) {
   visit("waiting_for", &T::waiting_for);
   visit("waiting_left_s", &T::waiting_left_s);
   visit("gone_nodes", &T::gone_nodes);
+  visit("bad_nodes", &T::bad_nodes);
+  visit("bad_hosts", &T::bad_hosts);
   visit("coordinator_silent_s", &T::coordinator_silent_s);
   visit("step", &T::step);
   visit("samples_per_s", &T::samples_per_s);

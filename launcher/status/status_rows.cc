@@ -76,6 +76,10 @@ std::string NodeNote(const NodeView& node) {
       absl::StrAppend(&parts.back(), " (", TimeText(*node.waiting_left_s), " left)");
     }
   }
+  if (node.health == "bad" || node.health == "unknown") {
+    parts.push_back(absl::StrCat("health ", node.health, node.health_line.empty() ? "" : ": ",
+                                 ShownText(node.health_line)));
+  }
   if (node.oom_kills > 0) {
     parts.push_back(
         absl::StrCat("out of memory: ", CountedNoun(static_cast<size_t>(node.oom_kills), "kill")));

@@ -111,6 +111,9 @@ std::string StatusText(const JobView& job, const TextOptions& options) {
   AppendWrapped(JobSentence(job), to.columns, lines);
   AppendWrapped(ShownText(job.waiting_line), to.columns, lines);
   AppendProblems(job, to.columns, lines);
+  if (!job.bad_hosts.empty()) {
+    AppendWrapped("taken out: " + ShownText(job.bad_hosts), to.columns, lines);
+  }
   AppendWrapped(SilentLine(job), to.columns, lines);
   const std::vector<RankPlace> worst = WorstFirst(job);
   if (worst.size() <= kMaxRanks) {

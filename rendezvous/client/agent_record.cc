@@ -35,6 +35,11 @@ void AgentRecord::AckVerdict() {
   if (is_over_) facts_.push_back({VerdictAcked{}});
 }
 
+void AgentRecord::NoteHealth(const HealthReport& report) {
+  if (facts_.empty() || !is_waiting_) return;
+  std::get<NodeJoined>(facts_[last_join_].event).node.health = report;
+}
+
 void AgentRecord::OrderStop(StopHow how, const std::string& reason) {
   const bool is_news = !stop_order_ || stop_order_->how < how;
   if (facts_.empty() || !is_news) return;

@@ -33,6 +33,8 @@ class AgentRecord {
   void Report(Round round, Event fact, TimePoint at);
   void Leave(const std::string& reason, bool is_by_signal);
   void AckVerdict();
+  // What a later session says of this node's health, where it waits for a place.
+  void NoteHealth(const HealthReport& report);
   // Kept until the job is over, whatever rounds come before it is heard: nobody gives it again.
   void OrderStop(StopHow how, const std::string& reason);
 

@@ -105,6 +105,7 @@ class Client final : public RendezvousClient {
   void OrderStop(StopHow how, const std::string& reason) override {
     Post(StopCommand{how, reason});
   }
+  void ReportHealth(const HealthReport& report) override { Post(HealthCommand{report}); }
   void EndContact(Duration timeout) override {
     if (thread_.joinable()) return Post(EndCommand{timeout});
     handler_(ContactEnded{});
@@ -256,6 +257,7 @@ class Client final : public RendezvousClient {
     start.on_file_lost = Behind(gate_, options_.on_file_lost);
     start.on_no_descriptor = Behind(gate_, options_.on_no_descriptor);
     start.on_refused = Behind(gate_, options_.on_refused);
+    start.on_bad_node = Behind(gate_, options_.on_bad_node);
     start.on_finished = [this, inbox = inbox_] { inbox->Post([this] { Feed(HostFinished{}); }); };
     return start;
   }

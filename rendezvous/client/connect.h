@@ -27,6 +27,7 @@ struct RendezvousOptions : ContactOptions {
   std::function<void(const std::string&)> on_file_lost;
   std::function<void()> on_no_descriptor;
   std::function<void(const std::string&)> on_refused;
+  std::function<void(const std::string& host, const std::string& reason)> on_bad_node;
   // Told on the client's thread before a link is opened, and so before this node joins: by which of
   // its addresses others will reach this node from now on; empty: by any of them. Must not block.
   std::function<void(const std::vector<std::string>& hosts)> on_reached_by;

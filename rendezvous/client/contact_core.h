@@ -89,6 +89,10 @@ struct StopCommand {
   StopHow how = StopHow::kGracefully;
   std::string reason;
 };
+// A later check of this node, which has joined and waits for a place.
+struct HealthCommand {
+  HealthReport report;
+};
 struct EndCommand {
   Duration timeout{0};
 };
@@ -160,8 +164,8 @@ struct LinkEnded {
 
 using ContactEvent =
     std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, AskCommand, AnswerCommand,
-                 StopCommand, EndCommand, Looked, Hosted, HostFinished, HostLost, HostStopped, Said,
-                 Heard, BeatAnswered, LinkEnded, TimePassed>;
+                 StopCommand, HealthCommand, EndCommand, Looked, Hosted, HostFinished, HostLost,
+                 HostStopped, Said, Heard, BeatAnswered, LinkEnded, TimePassed>;
 
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
@@ -258,6 +262,7 @@ class ContactCore {
   void On(const AskCommand& command);
   void On(const AnswerCommand& command);
   void On(const StopCommand& command);
+  void On(const HealthCommand& command);
   void SayAside(Event aside);
   void On(const EndCommand& command);
   void On(const Looked& look);

@@ -52,6 +52,11 @@ void ContactCore::SayAside(Event aside) {
   asides_.push_back(std::move(aside));
 }
 
+void ContactCore::On(const HealthCommand& command) {
+  record_.NoteHealth(command.report);
+  SayAside(HealthChecked{{}, command.report});
+}
+
 void ContactCore::On(const StopCommand& command) { record_.OrderStop(command.how, command.reason); }
 
 void ContactCore::On(const EndCommand& command) {

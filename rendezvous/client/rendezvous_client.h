@@ -115,6 +115,8 @@ class RendezvousClient {
   virtual void Answer(uint64_t id, const std::string& body) = 0;
   // The user wants the job to end: Concluded follows on all nodes, or StopRequested.
   virtual void OrderStop(StopHow how, const std::string& reason) = 0;
+  // What a later check has found of this node, which has joined and waits for a place.
+  virtual void ReportHealth(const HealthReport& report) = 0;
   // The last command: ends all contact once what was said has been taken, at the latest after
   // `timeout`; ContactEnded follows. Where this agent hosts the coordinator and has acknowledged
   // the verdict, it also waits, within `timeout`, until the others have.

@@ -28,7 +28,7 @@ std::string State::WhyBad(const NodeInfo& node) const {
       return absl::StrCat("node ", NodeName(node), " is bad", Because(report.line));
     case Health::kUnknown:
       if (!policy.bad_nodes.refuses_unknown) return "";
-      return absl::StrCat("node ", NodeName(node), " is taken for bad, as its check has no result",
+      return absl::StrCat("node ", NodeName(node), " counts as bad: its check had no result",
                           Because(report.line));
     case Health::kUnchecked:
     case Health::kHealthy:
@@ -77,10 +77,8 @@ bool State::Quarantine(TimePoint now, const std::string& host, const std::string
   if (bad_nodes.count() >= most) {
     // The host is not told to the site: the check is the likelier culprit.
     CloseJob(now, {.exit_code = kRendezvousExitCode,
-                   .reason = absl::StrCat(
-                       why, "; ", most == 0 ? "no bad node is allowed" : "no bad node is left of ",
-                       most == 0 ? "" : absl::StrCat(most), " (--max-bad-nodes=", most,
-                       "); look at the check, or allow more")});
+                   .reason = absl::StrCat(why, "; --max-bad-nodes=", most,
+                                          " allows no more: look at the check, or raise it")});
     return false;
   }
   bad_nodes.Add(host, why, now + policy.bad_nodes.quarantine);
@@ -130,9 +128,13 @@ void State::On(TimePoint now, const HealthChecked& event) {
   if (bad_nodes.Find(host, now) == nullptr) Quarantine(now, host, why);
 }
 
+TimePoint State::HealthAwaitedUntil() const {
+  return drained_at + policy.bad_nodes.check_timeout + kStopTime;
+}
+
 bool State::AwaitsHealth(TimePoint now) const {
   if (!policy.bad_nodes.has_check || !first_failure.has_value() || IsStartedOnce()) return false;
-  return now < drained_at + policy.bad_nodes.check_timeout + kStopTime && MayMoreBeReported();
+  return now < HealthAwaitedUntil() && MayMoreBeReported();
 }
 
 bool State::TakeOutForFailures(TimePoint now) {

@@ -304,8 +304,8 @@ void State::ReviewDrain(TimePoint now) {
   needs_review = false;
   next_review = now + ReviewPause(members.members().size());
   review_by = now + kTick;  // whether all are quiet is not dated
-  for (const TimePoint at :
-       {name_cause_at, drained_at + kPeersWord, readopt_until, leader_back_by}) {
+  for (const TimePoint at : {name_cause_at, drained_at + kPeersWord, HealthAwaitedUntil(),
+                             readopt_until, leader_back_by}) {
     if (at > now) review_by = std::min(review_by, at);
   }
   // A node that has joined again said before all it had to say of the round.

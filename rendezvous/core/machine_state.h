@@ -286,6 +286,7 @@ struct RendezvousMachine::State {
   bool HasCoordinator(const std::string& host) const;
   // Whether a node of the round may be found bad, which would be the cause of its end.
   bool AwaitsHealth(TimePoint now) const;
+  TimePoint HealthAwaitedUntil() const;  // of a round that is drained
   // The failure is one too many of its host: true, and the host is taken out.
   bool TakeOutForFailures(TimePoint now);
   // Workers are started once: nothing is gained by a restart that cannot be.

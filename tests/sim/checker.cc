@@ -27,6 +27,7 @@ void Tally::Add(const Tally& other) {
   stops += other.stops;
   given_back += other.given_back;
   limited += other.limited;
+  bad_nodes += other.bad_nodes;
   takeovers += other.takeovers;
 }
 
@@ -282,6 +283,9 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
       OnConclude(life, *conclude, machine.current().instance);
     } else if (const auto* record = std::get_if<rendezvous::Record>(&action)) {
       if (record->verdict && !notes.verdict_recorded) notes.verdict_recorded = local;
+    } else if (const auto* told = std::get_if<rendezvous::TellSite>(&action)) {
+      ++tally_.bad_nodes;
+      notes.quarantine[told->host] = local + scenario_.policy.bad_nodes.quarantine;
     } else if (const auto* refuse = std::get_if<rendezvous::Refuse>(&action)) {
       OnRefuse(life, local, *refuse);
     } else if (const auto* close = std::get_if<rendezvous::CloseSession>(&action)) {

@@ -28,6 +28,7 @@ struct Tally {
   int stops = 0;       // jobs that a user ended
   int given_back = 0;  // restarts
   int limited = 0;     // jobs that a limit of restarts ended
+  int bad_nodes = 0;   // hosts that were put into quarantine
   int takeovers = 0;   // coordinators that etcd named behind another one
   void Add(const Tally& other);
 };
@@ -81,6 +82,7 @@ class Checker {
     bool left_early = false;         // a rank left with 0 and others followed
     bool lost_agent = false;         // a member's process ended or was told to
     bool has_arrival = false;        // a node came that has no place in it
+    bool has_bad_node = false;       // a member was refused as a bad node
     std::vector<Told> told;
   };
   struct AgentNotes {
@@ -112,7 +114,9 @@ class Checker {
     bool has_stepped = false;
     bool has_durable_verdict = false;
     int host = -1;
-    std::optional<TimePoint> verdict_recorded;  // its own clock
+    std::optional<TimePoint> verdict_recorded;      // its own clock
+    std::map<std::string, TimePoint> quarantine;    // hosts, until when by its own clock
+    std::map<AgentKey, rendezvous::Health> health;  // what each said last
   };
   struct Trouble {
     int node = 0;  // -1: the coordinator
@@ -142,6 +146,7 @@ class Checker {
   // As many rounds as --max_same_failure allows ended by what looks like that failure.
   // The verdict of a job in which more nodes were lost than was allowed.
   bool IsOutOfLosses(const RoundKey& last, const rendezvous::Verdict& verdict) const;
+  void CheckNotBad(int life, AgentKey key);
   bool HasFailedAlike(const RoundKey& last, const rendezvous::FailureReport& named) const;
   void OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action);
   void CheckExit(AgentKey key, const AgentNotes& agent);

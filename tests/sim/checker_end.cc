@@ -64,6 +64,13 @@ void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdi
     if (!ordered_.contains(key.instance)) Broken("S13: the job was stopped, and by nobody");
     return;
   }
+  const bool has_rules = scenario_.policy.bad_nodes != rendezvous::BadNodeRules{};
+  const bool is_too_many = absl::StrContains(verdict.reason, "--max-bad-nodes=") &&
+                           tally_.bad_nodes >= scenario_.policy.bad_nodes.max_bad_nodes;
+  if (!verdict.first_failure && has_rules &&
+      (verdict.exit_code == rendezvous::kBadNodeExitCode || is_too_many)) {
+    return;
+  }
   if (!verdict.first_failure) {
     const auto round = rounds_.find(key);
     const bool has_loss = round != rounds_.end() && WhyMayStop(round->second) != "";
@@ -133,6 +140,13 @@ bool Checker::HasFailedAlike(const RoundKey& last, const rendezvous::FailureRepo
 }
 
 void Checker::OnRefuse(int life, TimePoint local, const rendezvous::Refuse& action) {
+  const auto session = coordinators_[life].sessions.find(action.session);
+  if (action.kind == rendezvous::Refusal::kBadNode &&
+      session != coordinators_[life].sessions.end()) {
+    for (auto& [round_key, round] : rounds_) {
+      if (round.members.contains(session->second)) round.has_bad_node = true;
+    }
+  }
   if (!absl::StrContains(action.message, "gave up after")) return;
   ++tally_.given_up;
   const CoordinatorNotes& notes = coordinators_[life];
@@ -152,6 +166,10 @@ void Checker::CheckExit(AgentKey key, const AgentNotes& agent) {
     return;
   }
   if (code == kRendezvous || code == kLostCoordinator || code == kTerminated) return;
+  if (code == rendezvous::kBadNodeExitCode &&
+      scenario_.policy.bad_nodes != rendezvous::BadNodeRules{}) {
+    return;
+  }
   if (code == 0) {
     // Without the verdict only a node may that has done all its work.
     const auto round = agent.round ? rounds_.find(*agent.round) : rounds_.end();

@@ -32,6 +32,7 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
       }
       notes.closed.erase(closed);
     }
+    notes.health[key] = joined->node.health.health;
     if (!joined->held) {
       for (auto& [round_key, round] : rounds_) {
         if (!round.members.contains(key)) round.has_arrival = true;
@@ -43,6 +44,10 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
         round->second.life = life;
       }
     }
+  }
+  if (const auto* checked = std::get_if<rendezvous::HealthChecked>(&event)) {
+    const auto at = notes.sessions.find(checked->stamp.session);
+    if (at != notes.sessions.end()) notes.health[at->second] = checked->report.health;
   }
   const auto* broken = std::get_if<rendezvous::SessionBroken>(&event);
   if (broken != nullptr && broken->is_by_peer && notes.sessions.contains(broken->session)) {
@@ -76,6 +81,20 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
   }
 }
 
+void Checker::CheckNotBad(int life, AgentKey key) {
+  const CoordinatorNotes& notes = coordinators_[life];
+  const rendezvous::Health health = notes.health.at(key);
+  const bool is_refused =
+      health == rendezvous::Health::kUnknown && scenario_.policy.bad_nodes.refuses_unknown;
+  if (health == rendezvous::Health::kBad || is_refused) {
+    Broken("S20: " + ::ddprun::sim::NameOf(key) + " is bad and gets a place");
+  }
+  const auto known = notes.quarantine.find(HostOf(scenario_, key.node));
+  if (known != notes.quarantine.end() && notes.last_step < known->second) {
+    Broken("S20: " + ::ddprun::sim::NameOf(key) + " gets a place, and its host is in quarantine");
+  }
+}
+
 void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<RoundKey>& sealed) {
   const rendezvous::Assignment& to = action.assignment;
   const RoundKey key = KeyOf(to);
@@ -83,6 +102,7 @@ void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<Roun
   const auto session = notes.sessions.find(action.session);
   if (session == notes.sessions.end()) return Broken("an assignment to nobody");
   const AgentKey agent = session->second;
+  CheckNotBad(life, agent);
   const auto known = rounds_.find(key);
   if (known == rounds_.end()) {
     const auto last = last_sealed_.find(key.instance);
@@ -270,6 +290,7 @@ void Checker::OnStop(const RoundKey& key, const std::string& how) {
 std::string Checker::WhyMayStop(const RoundNotes& round) const {
   if (!round.failed.empty()) return "a worker failed";
   if (round.lost_agent) return "an agent went";
+  if (round.has_bad_node) return "a node is bad";
   // Where an assignment was lost with the coordinator that made it, nobody holds that place.
   const bool has_begun = round.started.size() == round.members.size();
   if (!has_begun && round.sealed_by != coordinators_.rbegin()->first) return "it never began";

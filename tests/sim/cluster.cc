@@ -100,6 +100,15 @@ void Cluster::StartAgent(int node) {
 
 void Cluster::OnAgentEnded(AgentKey key, int exit_code) {
   checker_.OnAgentEnded(key, exit_code);
+  // Whoever keeps a cluster busy starts an agent again on the bad host.
+  constexpr int kMostLives = 4;
+  if (exit_code == rendezvous::kBadNodeExitCode && key.life < kMostLives) {
+    ++waiting_starts_;
+    return timeline_.After(std::chrono::milliseconds(700), [this, key] {
+      --waiting_starts_;
+      StartAgent(key.node);
+    });
+  }
   if (!scenario_.has_next_job || exit_code != 0 || key.life > 0) return;
   ++waiting_starts_;
   timeline_.After(std::chrono::milliseconds(30 * (key.node + 1)), [this, key] {

@@ -55,6 +55,7 @@ struct NodePlan {
   SimClock clock;
   bool is_stubborn = false;  // its workers end only by SIGKILL
   int node_rank = -1;
+  int bad_percent = 0;  // of its health checks: it flaps
 };
 
 struct Scenario {

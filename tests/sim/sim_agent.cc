@@ -129,7 +129,24 @@ void SimAgent::Answer(launcher::AgentEvent event) {
                   [this, event = std::move(event)] { Enter([this, event] { Feed(event); }); });
 }
 
-void SimAgent::Do(const launcher::JoinRound&) {
+void SimAgent::Do(const launcher::CheckHealth& action) {
+  const NodePlan& plan = scenario_.nodes[static_cast<size_t>(setup_.key.node)];
+  using rendezvous::Health;
+  const bool is_bad = random_.Chance(plan.bad_percent);
+  const Health health = is_bad               ? Health::kBad
+                        : random_.Chance(10) ? Health::kUnknown
+                                             : Health::kHealthy;
+  const Duration longest = scenario_.policy.bad_nodes.check_timeout;
+  timeline_.After(random_.Between(Duration{0}, longest), [this, number = action.number, health] {
+    Enter([this, number, health] { Feed(launcher::HealthFound{number, {health, "by chance"}}); });
+  });
+}
+
+void SimAgent::Do(const launcher::ReportHealth& action) {
+  contact_.Give(rendezvous::HealthCommand{action.report});
+}
+
+void SimAgent::Do(const launcher::JoinRound& action) {
   const NodePlan& plan = scenario_.nodes[static_cast<size_t>(setup_.key.node)];
   rendezvous::NodeInfo node;
   node.id = NodeId{NameOf(setup_.key)};
@@ -138,6 +155,7 @@ void SimAgent::Do(const launcher::JoinRound&) {
   node.local_world_size = plan.local_world_size;
   node.node_rank = plan.node_rank;
   node.store_port = ++store_port_;
+  node.health = action.health;
   contact_.Give(rendezvous::JoinCommand{node});
 }
 

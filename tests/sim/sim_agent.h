@@ -54,7 +54,10 @@ class SimAgent final : public Process, public AgentEnd {
   // What a file thread answers: mostly at once, now and then only after a while.
   void Answer(launcher::AgentEvent event);
 
-  void Do(const launcher::JoinRound&);
+  void Do(const launcher::JoinRound& action);
+  void Do(const launcher::CheckHealth& action);
+  void Do(const launcher::StopHealthCheck&) {}  // the core knows a late result by its number
+  void Do(const launcher::ReportHealth& action);
   void Do(const launcher::PrepareWorkers& action);
   void Do(const launcher::StartWorkers& action);
   void Do(const launcher::StopWorkers& action);

@@ -106,6 +106,7 @@ TEST_CASE("sim: the control plane keeps its promises in every seed") {
   CHECK(range.tally.stops > often(10));
   CHECK(range.tally.given_back > 0);
   CHECK(range.tally.limited > often(2));
+  CHECK(range.tally.bad_nodes > often(4));
 }
 
 TEST_CASE("sim: with etcd it keeps them in every seed while the leaders go and come") {
@@ -157,6 +158,7 @@ TEST_CASE(
     Scenario scenario = DrawScenario(seed, 3, /*is_elected=*/true);
     scenario.policy = {
         .run_id = "job1", .min_nodes = 2, .max_nodes = 3, .max_restarts = 0, .limits = {}};
+    scenario.agent.health_pause.reset();
     scenario.policy.last_call = seconds(5);
     scenario.policy.join_timeout = seconds(30);
     scenario.nodes.resize(3);

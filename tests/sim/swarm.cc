@@ -207,6 +207,28 @@ void DrawLimits(uint64_t seed, rendezvous::Policy& policy) {
   if (random.Chance(25)) limits.budget_period = seconds(random.Between(2, 20));
 }
 
+// Likewise: some hosts flap, or all by mistake.
+void DrawBadNodes(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 10));
+  if (!random.Chance(25)) return;
+  rendezvous::BadNodeRules& rules = scenario.policy.bad_nodes;
+  rules.has_check = random.Chance(75);
+  if (rules.has_check) {
+    rules.check_timeout = seconds(random.Between(1, 4));
+    rules.refuses_unknown = random.Chance(20);
+    scenario.agent.health_pause = rules.check_timeout;
+    scenario.agent.is_health_measured = random.Chance(25);
+    const int percent = random.Chance(80) ? random.Between(10, 100) : 0;
+    for (NodePlan& plan : scenario.nodes) {
+      if (random.Chance(30)) plan.bad_percent = percent;
+    }
+  }
+  if (!rules.has_check || random.Chance(50)) rules.max_failures = random.Between(0, 1);
+  if (rules.max_failures) rules.failure_rounds = random.Between(2, 6);
+  rules.quarantine = seconds(random.Between(1, 60));
+  rules.max_bad_nodes = random.Between(0, 4);
+}
+
 }  // namespace
 
 Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
@@ -257,12 +279,18 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   DrawLag(seed, scenario);
   DrawNames(seed, scenario);
   DrawLimits(seed, scenario.policy);
+  DrawBadNodes(seed, scenario);
   // Whatever the state at the time of healing: a few rounds, each with its waits.
   const rendezvous::Policy& policy = scenario.policy;
   const Duration round = policy.evict_after + agent.shutdown_timeout + policy.last_call +
                          scenario.work + scenario.skew + seconds(30) + 4 * policy.limits.backoff;
   scenario.end_by = scenario.heal_at + 2 * policy.join_timeout + policy.orphan_timeout +
                     agent.exit_barrier_timeout + 4 * round;
+  // Each bad node may end a round, and the checks of others are waited for.
+  const rendezvous::BadNodeRules& rules = policy.bad_nodes;
+  if (rules != rendezvous::BadNodeRules{}) {
+    scenario.end_by += (rules.max_bad_nodes + 1) * (round + rules.check_timeout + seconds(40));
+  }
   // Restarts that are given back again and again wait longer and longer.
   if (policy.limits.backoff > Duration{0}) scenario.end_by += std::chrono::minutes(5);
   return scenario;

@@ -51,6 +51,9 @@ std::string RenderDid(const launcher::AgentAction& action) {
   }
   // By the variant's index.
   constexpr const char* kNames[] = {"join",
+                                    "check health",
+                                    "stop the health check",
+                                    "report health",
                                     "prepare workers",
                                     "start workers",
                                     "stop workers",

@@ -142,6 +142,7 @@ JobRecord::Part TwoWorkers() {
 // The first: a worker was killed and the other one lives.
 std::vector<Json> ReportSamples() {
   JobRecord failed(TwoWorkers(), kUnixMs);
+  failed.Note(AgentEvent(HealthFound{1, {rendezvous::Health::kHealthy, "fine"}}), kUnixMs);
   PrepareWorkers start;
   start.assignment.round.value = 1;
   failed.Note(AgentAction(start), kUnixMs);
@@ -197,6 +198,7 @@ std::vector<JobEvent> FullEvents() {
       FailureEvent{failure},
       FailureEvent{hang},
       ProblemEndEvent{.problem = problem},
+      HealthEvent{{rendezvous::Health::kBad, "GPU 3 is lost"}},
       RoundEndEvent{.reason = "why"},
       JobEndEvent{.end = {1, ExitOwner::kWorker, "why"}, .effective_share = 0.5}};
   for (const char* kind : {"hang", "straggler", "disk"}) {

@@ -9,7 +9,17 @@ namespace {
 
 // One word an action, so that a whole step reads as a line.
 struct Printer {
-  std::string operator()(const JoinRound&) const { return "join"; }
+  std::string operator()(const JoinRound& a) const {
+    using rendezvous::Health;
+    return a.health.health == Health::kUnchecked
+               ? "join"
+               : std::string("join-") + HealthName(a.health.health);
+  }
+  std::string operator()(const CheckHealth&) const { return "check"; }
+  std::string operator()(const StopHealthCheck&) const { return "stop-check"; }
+  std::string operator()(const ReportHealth& a) const {
+    return std::string("tell-") + HealthName(a.report.health);
+  }
   std::string operator()(const PrepareWorkers& a) const {
     return "prepare:" + std::to_string(a.assignment.round.value);
   }

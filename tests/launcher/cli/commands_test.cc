@@ -107,8 +107,8 @@ TEST_CASE("coordinator options: what is wrong is quoted with what is right") {
       {{"./train"}, "unexpected argument './train'; expected --bind"},
       {{"--bind=:0", "extra"},
        "unexpected argument 'extra'; expected --bind [HOST]:PORT, --rdzv-id ID, --token-file FILE, "
-       "--tls-cert FILE, --tls-key FILE, --tls-ca FILE, --help (if you "
-       "mean the program coordinator: ./coordinator)"},
+       "--tls-cert FILE, --tls-key FILE, --tls-ca FILE, --on-bad-node CMD, "
+       "--help (if you mean the program coordinator: ./coordinator)"},
       {{"--", "extra"}, "unexpected argument 'extra'; expected --bind"},
       {{"--rdzv-id="}, "--rdzv-id '': expected an id; without the option it is that of the first"},
   };

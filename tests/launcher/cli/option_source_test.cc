@@ -53,7 +53,9 @@ TEST_CASE("option source: whatever is wrong with a variable's value names the va
                                 "token_file",
                                 "tls_cert",
                                 "tls_key",
-                                "tls_ca"};
+                                "tls_ca",
+                                "health_check",
+                                "on_bad_node"};
   int seen = 0;
   for (const OptionRow& row : OptionTable()) {
     const bool takes_it =

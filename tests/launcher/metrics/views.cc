@@ -89,6 +89,7 @@ JobView RichView() {
                           .first_step_s = 4.5,
                           .age_s = 61}},
               .first_fault = FaultView{.rank = 3, .host = "host1", .text = "exit code 1"}};
+  for (NodeView& node : job.nodes) node.health = "healthy";
   job.is_healthy = false;
   job.problems = {{.kind = "straggler", .text = "rank 3 is slow", .ranks = {3}, .node = "host1"},
                   {.kind = "lost_node", .text = "host2 is silent", .ranks = {}, .node = "host2"},

@@ -174,6 +174,10 @@ JobView FullJob() {
   job.problems = job.nodes[0].problems;
   job.waiting_line = "waits for 1 more node";
   job.gone_nodes = "node host-7 is lost";
+  job.bad_nodes = 2;
+  job.bad_hosts = "node host-8 is bad: GPU 3 is lost (quarantine for 60 s more)";
+  job.nodes[1].health = "unknown";
+  job.nodes[1].health_line = "it did not end in time";
   job.coordinator_silent_s = 9;
   job.step_s = 0.5;
   job.exposed_share = 0.25;

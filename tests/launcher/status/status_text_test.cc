@@ -191,7 +191,9 @@ TEST_CASE("status text: the first fault is told with its last lines, if these ma
       Contains(
           "first fault, in round 1, 3 min 5 s ago: rank 3 on host-1, killed by signal 9 (SIGKILL)\n"
           "  loading\n  Traceback: boom\n"));
-  CHECK(text == Contains("\noom: 2 kills\nno answer"));  // told once, though job and node have it
+  // The kills are told once, though job and node have them.
+  CHECK(text == Contains("\noom: 2 kills\ntaken out: node host-8 is bad: GPU 3 is lost "
+                         "(quarantine for 60 s more)\nno answer"));
   const std::string without = StatusText(FullJob(), {.shows_last_lines = false});
   CHECK(without != Contains("boom"));
   CHECK(without != Contains("loss"));

@@ -20,6 +20,9 @@ struct SaidLine {
   std::string operator()(const FirstWorkerSucceeded&) { return "first success"; }
   std::string operator()(const WorkersSucceeded&) { return "succeeded"; }
   std::string operator()(const VerdictAcked&) { return "ack"; }
+  std::string operator()(const HealthChecked& e) {
+    return std::string("health ") + HealthName(e.report.health);
+  }
   std::string operator()(const QuestionAsked& e) { return "question " + e.question.body; }
   std::string operator()(const AnswerGiven& e) { return "answer " + std::to_string(e.id); }
   std::string operator()(const StopOrdered& e) {

@@ -1,4 +1,4 @@
-"""The seventeen faults that the simulator must find.
+"""The eighteen faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
@@ -13,6 +13,13 @@ ETCD = "rendezvous/etcd/"
 AGENT = "launcher/agent/agent_core.cc"
 
 MUTANTS = [
+    {
+        "name": "a host in quarantine is let in under another id",
+        "patches": [(CORE + "machine_bad_nodes.cc",
+                     "  const BadNodeList::Entry* known = bad_nodes.Find(node.host, now);\n",
+                     "  const BadNodeList::Entry* known =\n"
+                     "      MUTANT ? nullptr : bad_nodes.Find(node.host, now);\n")],
+    },
     {
         "name": "two nodes are given one rank",
         "patches": [(CORE + "machine_round.cc",
@@ -68,8 +75,8 @@ MUTANTS = [
     {
         "name": "an agent joins again before its workers are gone",
         "patches": [(AGENT,
-                     "  if (!HasWorkers()) GoOn();\n",
-                     "  if (MUTANT || !HasWorkers()) GoOn();\n")],
+                     "  if (!HasWorkers()) return GoOn();\n",
+                     "  if (MUTANT || !HasWorkers()) return GoOn();\n")],
     },
     {
         "name": "a node has succeeded when its first worker has",
