@@ -143,7 +143,7 @@ class Agent {
   void Do(const ReportFirstSuccess& action) {
     client_->ReportFirstSuccess(action.round, action.rank, action.at);
   }
-  void Do(const ReportSuccess& action) { client_->ReportSucceeded(action.round); }
+  void Do(const ReportSuccess& action);
   void Do(const LeaveJob& action) {
     if (client_ != nullptr) client_->Leave(action.reason, action.is_by_signal);
   }
@@ -171,7 +171,7 @@ class Agent {
   void Say(const std::string& text) { logs_.Say("ddprun: " + text); }
   // Begins a round of the logs and opens the channels of all its workers. On workers_files_: makes
   // folders and files. An error is this machine's.
-  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared);
+  absl::StatusOr<PreparedWorkers> MakeWorkerFiles(WorkerEnvInput shared, bool is_flag_used);
   // Likewise: gives `prepared` the file of the round before, or another if that has gone.
   void MakeStopFile(PreparedWorkers& prepared, bool is_progress_wanted);
   // Tells of a program that seems not to poll the flag, once.
@@ -213,7 +213,8 @@ class Agent {
   // it to the next round.
   std::shared_ptr<StopFile> made_stop_file_;
   bool is_stop_asked_ = false;
-  bool is_ask_in_vain_ = false;  // it could not be made
+  bool is_scale_up_asked_ = false;  // of the workers that were prepared last
+  bool is_ask_in_vain_ = false;     // it could not be made
   boost::asio::steady_timer stop_hint_timer_;
   // Work that may take long, each kind behind its own alone: what the workers' output and files
   // need, what our own files need, the last steps of the job.

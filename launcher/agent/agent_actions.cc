@@ -84,9 +84,10 @@ void Agent::Do(const PrepareWorkers& action) {
   shared.timer_file = timer_file_;
   shared.use_agent_store = !store_.is_workers();
   prepared_ = {};
+  const bool is_flag_used = std::exchange(is_scale_up_asked_, false);
   workers_files_.Ask<absl::StatusOr<PreparedWorkers>>(
       "logs", "the folder of the workers' files", kFileTimeout,
-      [this, shared] { return MakeWorkerFiles(shared); },
+      [this, shared, is_flag_used] { return MakeWorkerFiles(shared, is_flag_used); },
       [this, to = action.assignment](std::optional<absl::StatusOr<PreparedWorkers>> made) {
         if (!made) return;  // the core has given it up long ago
         if (!made->ok()) {
@@ -128,19 +129,20 @@ void Agent::Adopt(PreparedWorkers prepared) {
   watch_.BeginRound(prepared_.pages, prepared_.server_sockets);
   stop_file_ = prepared_.stop_file;
   is_ask_in_vain_ = stop_file_ == nullptr;
-  if (is_stop_asked_ && stop_file_ != nullptr) stop_file_->Ask();
+  if ((is_stop_asked_ || is_scale_up_asked_) && stop_file_ != nullptr) stop_file_->Ask();
   if (progress_ == nullptr) return;
   progress_->BeginRound(prepared_.specs.front().rank == 0, stop_file_);
 }
 
 void Agent::Do(const AskToStop& action) {
-  is_stop_asked_ = true;
+  (action.is_to_scale_up ? is_scale_up_asked_ : is_stop_asked_) = true;
   if (stop_file_ != nullptr) stop_file_->Ask();
   Say(absl::StrCat(action.why, ": ",
                    is_ask_in_vain_     ? "the workers of this node cannot be asked"
                    : group_.is_empty() ? "no worker runs on this node; those that start are asked"
                                        : "asked the workers of this node",
-                   " for a graceful stop"));
+                   " for a graceful stop",
+                   action.is_to_scale_up ? ", then all start again (--scale-up=graceful)" : ""));
   stop_hint_timer_.expires_after(kStopHintDelay);
   stop_hint_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) HintAtStopFlag();
@@ -150,14 +152,22 @@ void Agent::Do(const AskToStop& action) {
 void Agent::HintAtStopFlag() {
   // All ranks hear of it at the same call: rank 0's node speaks for all.
   const bool is_read = stop_file_ == nullptr || stop_file_->was_read();
-  if (is_read || group_.is_empty() || !watch_.record().has_rank_0()) return;
+  const bool is_asked = is_stop_asked_ || is_scale_up_asked_;  // and not in the round before
+  if (!is_asked || is_read || group_.is_empty() || !watch_.record().has_rank_0()) return;
   Say(absl::StrCat(
       "no rank has looked for the graceful stop in ", kStopHintDelay / std::chrono::seconds(1),
-      " s: a program has to call ShouldStop() or ddprun.should_stop() after each step; "
-      "`ddprun stop` ends one that does not"));
+      " s: a program has to call ShouldStop() or ddprun.should_stop() after each step; ",
+      is_stop_asked_ ? "`ddprun stop` ends one that does not"
+                     : "the new nodes wait for the next restart"));
 }
 
-absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared) {
+void Agent::Do(const ReportSuccess& action) {
+  const bool is_read = stop_file_ != nullptr && stop_file_->was_read();
+  client_->ReportSucceeded(action.round, is_read ? action.if_read : rendezvous::StopRead::kNo);
+}
+
+absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput shared,
+                                                              bool is_flag_used) {
   const rendezvous::Assignment& assignment = shared.assignment;
   logs_.BeginRound(assignment.restart_count);
   *oom_baseline_ = ReadOomBaseline();  // what the kernel counts from here on is the workers'
@@ -165,6 +175,8 @@ absl::StatusOr<Agent::PreparedWorkers> Agent::MakeWorkerFiles(WorkerEnvInput sha
   const bool is_progress_wanted =
       progress_ != nullptr && progress_->is_wanted() && assignment.first_rank == 0;
   const bool is_server_wanted = setup_.environment.Get("DDPRUN_WORKER_SERVER") == "1";
+  // It was set for the round that is over, and no worker of this one is to find it so.
+  if (is_flag_used && made_stop_file_ != nullptr) std::exchange(made_stop_file_, nullptr)->Unlink();
   MakeStopFile(prepared, is_progress_wanted);
   if (prepared.stop_file != nullptr) {
     shared.stop_file = prepared.stop_file->path();

@@ -192,7 +192,8 @@ void AgentCore::On(const WorkerEnd& end) {
 }
 
 void AgentCore::On(const WorkersGone& event) {
-  have_read_stop_ = have_read_stop_ || event.have_read_stop;
+  const bool is_to_end = !is_asked_to_scale_up_ || !stop_asked_by_.empty();
+  have_read_stop_ = have_read_stop_ || (event.have_read_stop && is_to_end);
   are_workers_gone_ = true;
   live_.clear();
   notice_.reset();
@@ -268,6 +269,7 @@ void AgentCore::Prepare(const rendezvous::Assignment& assignment) {
   is_drain_told_ = false;
   is_peer_blamed_ = false;
   undescribed_ = 0;
+  is_asked_to_scale_up_ = false;
   ending_.reset();
   own_ends_.clear();
   SayWhatBegins(before);

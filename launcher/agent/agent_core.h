@@ -236,6 +236,7 @@ class AgentCore {
   void AnswerOrder(bool is_after_step, std::string trouble = {});
   void Kill(const std::string& why);
   void HearAgain(const SignalReceived& event);
+  void AskToScaleUp(const std::string& why);
   // A node that is asked to stop and waits for a place ends with --requeue_code. Whether it does.
   bool LeavePreempted();
   void SayStopping(const SignalReceived& event);
@@ -307,13 +308,14 @@ class AgentCore {
   bool is_failure_answered_ = false;           // the coordinator has heard of it, and has gone on
   std::string loss_;  // of the coordinator whose process ended with our round; "": none
   int kill_signals_ = 0;
-  std::string stop_asked_by_;       // "SIGUSR1", or as the user ordered it; "": nobody
-  bool is_stop_by_user_ = false;    // whom no requeue code is for
-  bool is_stop_passed_on_ = false;  // the coordinator has said so
+  std::string stop_asked_by_;          // "SIGUSR1", or as the user ordered it; "": nobody
+  bool is_asked_to_scale_up_ = false;  // this round
+  bool is_stop_by_user_ = false;       // whom no requeue code is for
+  bool is_stop_passed_on_ = false;     // the coordinator has said so
   // Passed on to the coordinator, which may not have heard it.
   std::optional<TimePoint> told_stopping_at_;
   std::optional<StopOrder> ordered_;
-  bool have_read_stop_ = false;  // workers of any round
+  bool have_read_stop_ = false;  // workers of any round, and not only to scale up
 
   // What the user was told: of the wait for a place, or for the end of a failed worker's peers.
   std::optional<Notice> notice_;

@@ -41,7 +41,11 @@ void AgentCore::Succeed() {
   // From here on this node waits for another reason, and longer.
   contact_.is_told = false;
   contact_.until = now_ + policy_.exit_barrier_timeout;
-  actions_.push_back(ReportSuccess{assignment_.round});
+  using rendezvous::StopRead;
+  const StopRead if_read = !stop_asked_by_.empty() ? StopRead::kToEnd
+                           : is_asked_to_scale_up_ ? StopRead::kToScaleUp
+                                                   : StopRead::kNo;
+  actions_.push_back(ReportSuccess{assignment_.round, if_read});
 }
 
 void AgentCore::On(const rendezvous::ContactMade& event) {
@@ -209,7 +213,15 @@ bool AgentCore::LeavePreempted() {
   return true;
 }
 
+void AgentCore::AskToScaleUp(const std::string& why) {
+  const bool runs = state_ == State::kPreparing || state_ == State::kRunning;
+  if (!runs || end_ || verdict_ || !stop_asked_by_.empty() || is_asked_to_scale_up_) return;
+  is_asked_to_scale_up_ = true;
+  actions_.push_back(AskToStop{why, true});
+}
+
 void AgentCore::On(const rendezvous::StopRequested& event) {
+  if (event.is_to_scale_up) return AskToScaleUp(event.reason);
   is_stop_by_user_ = is_stop_passed_on_ = true;
   if (ordered_ && ordered_->how == StopHow::kAfterStep) {
     ordered_.reset();

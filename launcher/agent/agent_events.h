@@ -115,9 +115,11 @@ struct StopWorkers {
   bool may_be_for_all = false;  // the workers may have it from elsewhere: once is enough
 };
 struct KillWorkers {};
-// Set the flag that the workers poll; it stays set for those of later rounds. Once.
+// Set the flag that the workers poll. It stays set for those of later rounds, unless it is only to
+// scale up. Once for each of both.
 struct AskToStop {
-  std::string why;  // "SIGUSR1"
+  std::string why;              // "SIGUSR1"
+  bool is_to_scale_up = false;  // nodes have come, and the next round has them
 };
 // Tell the coordinator, who tells all nodes.
 struct OrderStop {
@@ -153,6 +155,8 @@ struct ReportFirstSuccess {
 };
 struct ReportSuccess {
   Round round;
+  // What the workers have done if one of them has read the flag.
+  rendezvous::StopRead if_read = rendezvous::StopRead::kNo;
 };
 struct LeaveJob {
   std::string reason;

@@ -111,7 +111,8 @@ struct LineOf {
   }
   Line operator()(const StopAsked& e) const { return {"stop asked for", " why=" + Value(e.why)}; }
   Line operator()(const rendezvous::StopRequested& e) const {
-    return {"stop requested", " why=" + Value(e.reason)};
+    return {"stop requested",
+            absl::StrCat(" why=", Value(e.reason), e.is_to_scale_up ? " to_scale_up=yes" : "")};
   }
   Line operator()(const HangJudged& e) const {
     return {"hang judged", absl::StrCat(" rank=", e.report.rank)};
@@ -164,7 +165,9 @@ struct LineOf {
   }
   Line operator()(const KillWorkers&) const { return {"killing workers"}; }
   Line operator()(const AskToStop& a) const {
-    return {"asking workers to stop", " why=" + Value(a.why), Level::info};
+    return {"asking workers to stop",
+            absl::StrCat(" why=", Value(a.why), a.is_to_scale_up ? " to_scale_up=yes" : ""),
+            Level::info};
   }
   Line operator()(const OrderStop& a) const {
     return {"ordering the job's stop", absl::StrCat(" how=", HowText(a.how)), Level::info};

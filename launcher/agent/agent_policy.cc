@@ -132,6 +132,7 @@ rendezvous::Policy RendezvousPolicyOf(const LaunchConfig& config) {
   policy.max_restarts = config.max_restarts;
   policy.limits = config.limits;
   policy.bad_nodes = config.bad_nodes;
+  policy.scale_up = config.scale_up;
   policy.last_call = config.rendezvous_options.last_call;
   policy.join_timeout = config.rendezvous_options.join_timeout;
   policy.orphan_timeout = config.rendezvous_options.orphan_timeout;

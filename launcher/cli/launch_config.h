@@ -131,6 +131,7 @@ struct LaunchConfig {
   int max_restarts = 0;
   rendezvous::RestartLimits limits;
   rendezvous::BadNodeRules bad_nodes;
+  rendezvous::ScaleUp scale_up = rendezvous::ScaleUp::kNow;
   std::string health_check;  // --health-check, for a shell, or kOwnHealthCheck; empty: none
   std::string on_bad_node;   // --on-bad-node, for a shell; empty: none
   Duration shutdown_timeout = std::chrono::seconds(30);

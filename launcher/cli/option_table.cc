@@ -117,6 +117,10 @@ constexpr OptionRow kTable[] = {
      "Give restarts, node losses and preemptions back after so long of progress, as 3600 (default: "
      "never).",
      true, true},
+    {"scale_up", 0, "now|graceful|restart", kFailure,
+     "When a job with room restarts for new nodes: 5 s after they come, after a graceful stop, or "
+     "by the next restart of another cause (default now).",
+     true, true},
     {"health_check", 0, "CMD", kFailure,
      "Run CMD by a shell on each node before each round, beside the stop of its workers, and on "
      "spares while they wait. Exit code 0 is healthy, 1 is bad; a bad node leaves the job. "

@@ -1,4 +1,4 @@
-// --max-restarts and what limits restarts beside it.
+// --max-restarts, what limits restarts beside it, and --scale-up.
 #include <chrono>
 
 #include "absl/status/statusor.h"
@@ -9,6 +9,14 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr int kMost = 1000000;
+
+absl::StatusOr<rendezvous::ScaleUp> ParseScaleUp(const std::string& text) {
+  using rendezvous::ScaleUp;
+  for (const ScaleUp scale_up : {ScaleUp::kNow, ScaleUp::kGraceful, ScaleUp::kRestart}) {
+    if (text == ScaleUpName(scale_up)) return scale_up;
+  }
+  return absl::InvalidArgumentError("expected now, graceful or restart");
+}
 
 }  // namespace
 
@@ -36,20 +44,24 @@ void ReadRestartOptions(OptionReader& read, LaunchConfig& config) {
   };
   read.Into("restart_backoff", config.limits.backoff, seconds);
   read.Into("restart_budget_period", config.limits.budget_period, seconds);
-  if (config.max_restarts > 0) return;
-  const auto warn = [&](const char* option, const char* why) {
+  read.Into("scale_up", config.scale_up, ParseScaleUp);
+  const auto warn = [&](const char* option, const std::string& why) {
     const GivenValue* given = read.Find(option);
     if (given == nullptr || given->is_default) return;
-    config.warnings.push_back(absl::StrCat(config.SourceOf(option), " is not used: with ",
-                                           config.SourceOf("max_restarts"), "=0, the default, ",
-                                           why));
+    config.warnings.push_back(absl::StrCat(config.SourceOf(option), " is not used: ", why));
   };
+  if (!config.nodes.is_elastic()) {
+    warn("scale_up", "the number of nodes is fixed; expected --nnodes=MIN:MAX");
+  }
+  if (config.max_restarts > 0) return;
+  const std::string without =
+      absl::StrCat("with ", config.SourceOf("max_restarts"), "=0, the default, ");
   for (const char* option : {"max_same_failures", "restart_backoff"}) {
-    warn(option, "no failure is followed by a restart");
+    warn(option, without + "no failure is followed by a restart");
   }
   if (config.nodes.is_elastic()) return;
   for (const char* option : {"max_node_losses", "max_preemptions", "restart_budget_period"}) {
-    warn(option, "the first failure or loss of a node ends the job");
+    warn(option, without + "the first failure or loss of a node ends the job");
   }
 }
 

@@ -45,6 +45,8 @@ bool StopFile::was_read() const { return std::atomic_ref(page_->was_read).load()
 
 uint64_t StopFile::progress() const { return std::atomic_ref(page_->progress).load(); }
 
+void StopFile::Unlink() const { unlink(path_.c_str()); }
+
 bool StopFile::Exists() const { return access(path_.c_str(), R_OK | W_OK) == 0; }
 
 }  // namespace ddprun::launcher

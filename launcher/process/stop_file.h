@@ -36,6 +36,8 @@ class StopFile {
   uint64_t progress() const;
   // Whether workers still find it by its path. Touches files.
   bool Exists() const;
+  // Workers do not find it by its path any more. Touches files.
+  void Unlink() const;
   const std::string& path() const { return path_; }
 
  private:

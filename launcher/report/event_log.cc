@@ -74,7 +74,8 @@ void EventLog::NoteStop(const AgentEvent& event, int64_t unix_ms) {
               : order->how == StopHow::kNow     ? How::kKill
                                                 : How::kAtOnce,
               order->reason, unix_ms);
-  } else if (const auto* request = std::get_if<rendezvous::StopRequested>(&event)) {
+  } else if (const auto* request = std::get_if<rendezvous::StopRequested>(&event);
+             request != nullptr && !request->is_to_scale_up) {
     // Where the order was given, it comes back from the coordinator.
     const bool is_known = stop_.how == How::kAfterStep && stop_.why == request->reason;
     if (!is_known) AskToStop(How::kAfterStep, request->reason, unix_ms);

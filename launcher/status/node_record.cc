@@ -142,6 +142,7 @@ void NodeRecord::NoteAction(const JoinRound&) {
 }
 
 void NodeRecord::NoteAction(const PrepareWorkers& action) {
+  if (std::exchange(is_stop_of_round_, false)) stop_asked_.clear();
   state_ = "preparing";
   if (reason_.empty()) reason_ = gone_node_;
   gone_node_.clear();
@@ -176,6 +177,7 @@ void NodeRecord::NoteAction(const StopWorkers&) {
 void NodeRecord::NoteAction(const AskToStop& action) {
   stop_asked_ =
       absl::StrCat("waiting for ranks that are to save and end (", EscapeControl(action.why), ")");
+  is_stop_of_round_ = action.is_to_scale_up;
 }
 
 // Where nothing is left this node leaves in the same moment.

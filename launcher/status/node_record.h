@@ -101,8 +101,9 @@ class NodeRecord {
   std::string coordinator_place_, contact_lost_;
   std::string gone_node_;
   rendezvous::HealthReport health_;
-  std::string gone_nodes_;  // that end the job, by its verdict; empty: none do
-  std::string stop_asked_;  // that its ranks are to end; empty: nobody has asked for it
+  std::string gone_nodes_;         // that end the job, by its verdict; empty: none do
+  std::string stop_asked_;         // that its ranks are to end; empty: nobody has asked for it
+  bool is_stop_of_round_ = false;  // ...those of this round alone
   rendezvous::Assignment assignment_;
   std::map<int, Worker> workers_;
   std::deque<Round> rounds_;

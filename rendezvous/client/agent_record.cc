@@ -120,6 +120,14 @@ std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
 }
 
 std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
+                                                    const TellToStop& told) {
+  const bool is_of_round = is_assigned() && instance == assignment_.instance &&
+                           told.epoch == assignment_.epoch && told.round == assignment_.round;
+  if (told.is_to_scale_up && !is_of_round) return std::nullopt;
+  return StopRequested{told.reason, told.is_to_scale_up};
+}
+
+std::optional<RendezvousEvent> AgentRecord::HearOne(const JobInstance& instance,
                                                     const Conclude& conclude) {
   const bool is_same_job = instance == assignment_.instance;
   if (is_assigned() && !is_same_job) return std::nullopt;

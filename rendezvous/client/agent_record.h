@@ -85,7 +85,7 @@ class AgentRecord {
   News HearOne(const JobInstance& instance, const Refuse& refuse);
   News HearOne(const JobInstance&, const AskNode& ask) { return Asked{ask.id, ask.body}; }
   News HearOne(const JobInstance&, const GiveAnswers& given) { return Answered{given}; }
-  News HearOne(const JobInstance&, const TellToStop& told) { return StopRequested{told.reason}; }
+  News HearOne(const JobInstance& instance, const TellToStop& told);
   // CloseSession, Finish and Record are for the coordinator's driver.
   News HearOne(const JobInstance&, const auto&) { return std::nullopt; }
 

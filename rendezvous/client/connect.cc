@@ -95,7 +95,9 @@ class Client final : public RendezvousClient {
   void ReportFirstSuccess(Round round, int rank, TimePoint at) override {
     Post(ReportCommand{round, FirstWorkerSucceeded{.stamp = {}, .rank = rank}, at});
   }
-  void ReportSucceeded(Round round) override { Post(ReportCommand{round, WorkersSucceeded{}}); }
+  void ReportSucceeded(Round round, StopRead stop_read) override {
+    Post(ReportCommand{round, WorkersSucceeded{.stamp = {}, .stop_read = stop_read}});
+  }
   void Leave(const std::string& reason, bool is_by_signal) override {
     Post(LeaveCommand{reason, is_by_signal});
   }

@@ -75,9 +75,11 @@ struct Asked {
 struct Answered {
   GiveAnswers part;
 };
-// The user wants the workers to save and end after their step: on this node, or on another.
+// The workers are to save and end after their step: the user wants it, on this node or on another.
+// Or those of the round alone, so that the next one has more nodes.
 struct StopRequested {
   std::string reason;
+  bool is_to_scale_up = false;
 };
 // The answer to EndContact; nothing follows.
 struct ContactEnded {};
@@ -103,7 +105,7 @@ class RendezvousClient {
   // The first worker of `round` on this node that exited 0 was `rank`, `at` this machine's
   // monotonic clock.
   virtual void ReportFirstSuccess(Round round, int rank, TimePoint at) = 0;
-  virtual void ReportSucceeded(Round round) = 0;
+  virtual void ReportSucceeded(Round round, StopRead stop_read) = 0;
   // This node goes, as it was told to by a signal or for a reason of its own; the job stays. Sent
   // best effort.
   virtual void Leave(const std::string& reason, bool is_by_signal) = 0;

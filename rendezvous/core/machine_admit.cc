@@ -89,6 +89,10 @@ std::string BadNodesText(const Policy& policy) {
   return absl::StrCat("--max-bad-nodes=", policy.bad_nodes.max_bad_nodes);
 }
 
+std::string ScaleUpText(const Policy& policy) {
+  return absl::StrCat("--scale-up=", ScaleUpName(policy.scale_up));
+}
+
 std::string BackendText(const Policy& policy) {
   return policy.is_static ? "--rdzv-backend=static" : "--rdzv-backend=c10d";
 }
@@ -171,7 +175,7 @@ std::string State::FindDifference(const NodeJoined& event) const {
   for (const auto text :
        {NnodesText, RestartsText, SameFailureText, NodeLossesText, PreemptionsText, BackoffText,
         PeriodText, HealthCheckText, NodeFailuresText, HealthTimeoutText, HealthUnknownText,
-        QuarantineText, BadNodesText, BackendText}) {
+        QuarantineText, BadNodesText, ScaleUpText, BackendText}) {
     const std::string own = text(theirs);
     const std::string ours = text(policy);
     if (own == ours) continue;

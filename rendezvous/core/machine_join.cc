@@ -132,6 +132,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   const bool has_seat = seats.contains(member.info.id);
   if (phase == Phase::kSealed && has_seat && IsThisRound(event.stamp)) {
     member.standing = Standing::kRunning;
+    if (growth.is_asked && stop_reason.empty()) TellToScaleUp(member);
     return;
   }
   if (!event.held->coordinator_is_member && MayReadopt(event.stamp)) {
@@ -195,6 +196,7 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
       // The assignment was lost with the old session.
       member.standing = Standing::kRunning;
       actions.push_back(Assign{.session = member.session, .assignment = seat->second.assignment});
+      if (growth.is_asked && stop_reason.empty()) TellToScaleUp(member);
       return;
     }
   }
@@ -204,8 +206,8 @@ void State::AdoptWaiting(TimePoint now, const Stamp& stamp, Member& member) {
   if (has_seat || (phase == Phase::kReadopting && has_adopted)) {
     DrainRound(now, DrainCause::kLoss,
                absl::StrCat("node ", members.NameOf(member), " lost its workers"));
-  } else if (HasRoom()) {
-    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", members.NameOf(member), " joined"));
+  } else {
+    NoteArrival(now, member);
   }
 }
 
@@ -271,7 +273,11 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
     is_preemption = departure == Departure::kPreempted;
     drain_reason = reason;
   }
+  if (member.came_at && member.previous_rank >= 0) {
+    arrivals.NoteGone(NodeName(member.info), *member.came_at, now);
+  }
   members.Remove(id);
+  ReviewArrivalsSoon(now);
   if (members.members().empty()) {
     empty_since = now;
     if (phase != Phase::kClosed) {

@@ -160,6 +160,8 @@ void State::TakeSeat(const Assignment& assignment, Member& member) {
   member.standing = Standing::kRunning;
   member.previous_rank = assignment.node_rank;
   member.awaited_until.reset();
+  member.waits_since.reset();
+  member.paused_until = {};
   // Said again over a new session it changes nothing: what the node has reported stays.
   const bool is_new =
       seats
@@ -190,13 +192,8 @@ void State::EndReadopting(TimePoint now) {
   phase = Phase::kSealed;
   refused.clear();
   needs_telling = true;
+  growth = {.review_at = now};
   CloseIfAllSucceeded(now);
-  if (!HasRoom()) return;
-  for (const auto& [id, member] : members.members()) {
-    if (member.standing != Standing::kWaiting) continue;
-    DrainRound(now, DrainCause::kArrival, absl::StrCat("node ", members.NameOf(member), " joined"));
-    return;
-  }
 }
 
 // With etcd the coordinator that sealed the round is not this one.

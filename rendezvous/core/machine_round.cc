@@ -58,7 +58,7 @@ void State::ReviewQuorum(TimePoint now) {
     needs_telling = true;
     return;
   }
-  const Candidates candidates = CountCandidates(members, now);
+  const Candidates candidates = CountCandidates(members, now, NodesNeeded(policy));
   const bool has_minimum = candidates.ready >= NodesNeeded(policy);
   const auto note_since = [now](std::optional<TimePoint>& since, bool holds) {
     since = holds ? std::optional(since.value_or(now)) : std::nullopt;
@@ -68,7 +68,7 @@ void State::ReviewQuorum(TimePoint now) {
   note_since(below_minimum_since, !has_minimum && candidates.ready > 0);
   quorum = DecideQuorum(now, forming, candidates, policy);
   if (quorum.ready) {
-    SealRound(now);
+    SealRound(now, candidates.takes_paused);
     return;
   }
   if (candidates.recount_at.has_value()) {
@@ -84,10 +84,10 @@ void State::ReviewQuorum(TimePoint now) {
   }
 }
 
-void State::SealRound(TimePoint now) {
+void State::SealRound(TimePoint now, bool takes_paused) {
   Members ready;
   for (const auto& [id, member] : members.members()) {
-    if (member.standing == Standing::kWaiting && member.is_connected) ready.push_back(&member);
+    if (IsReady(member, now, takes_paused)) ready.push_back(&member);
   }
   const Members order = OrderByRank(SelectMembers(ready, policy.max_nodes), policy.is_static);
   std::vector<Assignment> assignments = AssignRanks(order, policy);
@@ -122,7 +122,9 @@ void State::SealRound(TimePoint now) {
   for (auto& [id, member] : members.members()) {
     // It was waited for in vain.
     if (member.standing == Standing::kStopping) member.awaited_until = now;
+    if (member.standing == Standing::kWaiting) member.waits_since = now;
   }
+  growth = {.review_at = now};
   needs_telling = true;  // of those that found no place
 }
 
@@ -146,6 +148,7 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
   needs_review = true;
   next_review = now;
   needs_telling = true;
+  if (cause == DrainCause::kArrival) arrivals.NoteRestart(now);
   StopRunning(reason);
 }
 
@@ -244,6 +247,7 @@ void State::On(TimePoint now, const WorkersSucceeded& event) {
   Seat& seat = seats[member->info.id];
   if (seat.succeeded_at.has_value()) return;
   seat.succeeded_at = now;
+  seat.stop_read = event.stop_read;
   ++succeeded_seats;
   has_success = needs_telling = true;
   CloseIfAllSucceeded(now);
@@ -251,6 +255,11 @@ void State::On(TimePoint now, const WorkersSucceeded& event) {
 
 void State::CloseIfAllSucceeded(TimePoint now) {
   if (succeeded_seats < seats.size() || IsMissingSeats()) return;
+  if (HasStoppedToScaleUp()) {
+    // A coordinator before this one may have asked them.
+    return DrainRound(now, DrainCause::kArrival,
+                      growth.reason.empty() ? "nodes joined" : growth.reason);
+  }
   const Assignment& any = seats.begin()->second.assignment;
   CloseJob(now, {.exit_code = 0,
                  .reason = absl::StrCat("all ", Counted(any.world_size, "rank"), " on ",

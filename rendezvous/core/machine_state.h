@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/core/arrivals.h"
 #include "rendezvous/core/bad_nodes.h"
 #include "rendezvous/core/membership.h"
 #include "rendezvous/core/rank_assignment.h"
@@ -40,7 +41,7 @@ enum class Phase {
 
 enum class DrainCause {
   kFailure,  // a worker failed: charged, or the end of the job
-  kArrival,  // a node came and there is room
+  kArrival,  // nodes came and there is room
   kLoss,     // a node left, is lost, or runs no workers of the round any more
 };
 
@@ -57,6 +58,7 @@ struct Seat {
   uint16_t store_port = 0;
   std::optional<EarlyExit> first_success = {};
   std::optional<TimePoint> succeeded_at = {};  // all its workers have
+  StopRead stop_read = StopRead::kNo;          // ...and why
 };
 
 // An age counts the way of its message as half a round trip, so what failed at once may seem to
@@ -96,6 +98,15 @@ struct DatedFailure {
     if (is_consequence()) return false;
     return other.is_consequence() || (MayFollow(other.report) && report.has_own_cause);
   }
+};
+
+// kSealed: what is done for nodes that came since the round was sealed. A review looks at them.
+struct Growth {
+  TimePoint review_at = TimePoint::max();
+  std::optional<TimePoint> due = {};  // the restart; empty: no node waits for one
+  bool is_held_back = false;          // until then, by ArrivalLog::kMaxRestarts
+  bool is_asked = false;              // ScaleUp::kGraceful: the workers were
+  std::string reason = {};            // "node b joined"
 };
 
 // A node that was refused, and why: told to those that wait for it.
@@ -169,6 +180,9 @@ struct RendezvousMachine::State {
   TimePoint readopt_until;
   TimePoint leader_back_by;  // the node of a leader whose process is gone has less time
   std::set<NodeId> back;     // nodes of a readopted round that have come; some may have left since
+
+  Growth growth;
+  ArrivalLog arrivals;
 
   // kReadopting, kSealed, kDraining. The rest is counted from it, so that no event costs a walk.
   std::map<NodeId, Seat> seats;
@@ -271,6 +285,22 @@ struct RendezvousMachine::State {
   void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason,
                   Departure departure = Departure::kLost);
 
+  // Arrivals (machine_arrivals.cc).
+  //
+  // The node waits, without a place in the last round.
+  void NoteArrival(TimePoint now, Member& member);
+  void ReviewArrivalsSoon(TimePoint now);
+  void ReviewArrivals(TimePoint now);
+  void TellToScaleUp(const Member& member);
+  // REQUIRES: all workers of the round have succeeded.
+  bool HasStoppedToScaleUp() const;
+  // What a waiting node is told while a round runs, and when its wait ends.
+  struct Wait {
+    std::string topic;
+    std::optional<TimePoint> deadline = {};
+  };
+  Wait WaitBesideRound(const Member& member, TimePoint now) const;
+
   // Bad nodes (machine_bad_nodes.cc).
   //
   // Why the node is bad, by its own check. Empty: it is not.
@@ -323,7 +353,7 @@ struct RendezvousMachine::State {
   // Rounds (machine_round.cc).
   TimePoint DateOf(TimePoint now, Duration age) const;
   void ReviewQuorum(TimePoint now);
-  void SealRound(TimePoint now);
+  void SealRound(TimePoint now, bool takes_paused);
   // Who has no place in this round is a spare like any other.
   void ForgetOldRanks();
   void DrainRound(TimePoint now, DrainCause cause, const std::string& reason);

@@ -255,13 +255,9 @@ std::string State::WaitTopic() const {
       return quorum.reason;
     case Phase::kReadopting:
       return ReadoptingText();
-    case Phase::kSealed:
-      return absl::StrCat("standing by as a spare: round ", round.value,
-                          IsFinishing() ? " is finishing on " : " runs on ",
-                          Counted(static_cast<int>(seats.size()), "node"), " (max ",
-                          policy.max_nodes, ")");
     case Phase::kDraining:
       return absl::StrCat("round ", round.value, " is being stopped: ", drain_reason);
+    case Phase::kSealed:  // WaitBesideRound
     case Phase::kClosed:
       break;
   }
@@ -281,18 +277,19 @@ void State::TellWaiters(TimePoint now) {
   const bool is_crowd = ReviewPause(members.members().size()) > Duration{0};
   if (!is_due && (!has_newcomer || is_crowd)) return;
   has_newcomer = false;
-  const std::string topic = WaitTopic();
-  const std::string reason = phase == Phase::kOpen ? FormingText(now) : topic;
-  const std::optional<TimePoint> deadline = WaitDeadline();
+  const Wait of_all{WaitTopic(), WaitDeadline()};
+  const std::string forming = phase == Phase::kOpen ? FormingText(now) : "";
   for (auto& [id, member] : members.members()) {
     if (member.standing != Standing::kWaiting || !member.is_connected) continue;
     // Who has just come is told at once, the others when it is their time.
     if (!is_due && !member.told_topic.empty()) continue;
+    const auto [topic, deadline] = phase == Phase::kSealed ? WaitBesideRound(member, now) : of_all;
     if (member.told_topic == topic && member.told_deadline == deadline) continue;
     member.told_topic = topic;
     member.told_deadline = deadline;
-    actions.push_back(
-        TellWaiting{.session = member.session, .reason = reason, .deadline = deadline});
+    actions.push_back(TellWaiting{.session = member.session,
+                                  .reason = forming.empty() ? topic : forming,
+                                  .deadline = deadline});
   }
   if (!is_due) return;
   needs_telling = false;

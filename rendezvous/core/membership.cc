@@ -205,12 +205,13 @@ int NodesNeeded(const Policy& policy) {
   return policy.is_static ? policy.max_nodes : policy.min_nodes;
 }
 
-Candidates CountCandidates(const Membership& members, TimePoint now) {
+Candidates CountCandidates(const Membership& members, TimePoint now, int needed) {
   Candidates candidates;
+  int paused = 0;
   TimePoint awaited_until = TimePoint::min();
   for (const auto& [id, member] : members.members()) {
     if (member.standing == Standing::kWaiting && member.is_connected) {
-      ++candidates.ready;
+      ++(IsReady(member, now, false) ? candidates.ready : paused);
       continue;
     }
     if (member.awaited_until.has_value()) {
@@ -226,6 +227,8 @@ Candidates CountCandidates(const Membership& members, TimePoint now) {
     }
   }
   if (candidates.absent > 0) candidates.awaited_until = awaited_until;
+  candidates.takes_paused = paused > 0 && candidates.ready < needed;
+  if (candidates.takes_paused) candidates.ready += paused;
   return candidates;
 }
 

@@ -36,6 +36,10 @@ struct Member {
   // The others wait for it to join again until then; empty: as long as they wait for anybody.
   std::optional<TimePoint> awaited_until;
   uint64_t arrival = 0;  // order of the first join, from 1
+  // It came when the job had begun, and not for a place that it holds: the first time...
+  std::optional<TimePoint> came_at;
+  TimePoint paused_until;                // ...from when on it counts (ArrivalLog)
+  std::optional<TimePoint> waits_since;  // beside the round that runs
   TimePoint last_heard;
   TimePoint suspect_since;  // valid while !is_connected
   // Its end of the session closed while it was being heard: it is expected back from then on.
@@ -166,7 +170,8 @@ struct FormingRound {
 
 // The nodes that could be in it.
 struct Candidates {
-  int ready = 0;   // waiting and connected
+  int ready = 0;  // waiting and connected, and not paused unless they are needed:
+  bool takes_paused = false;
   int absent = 0;  // live nodes of the job that are not ready: still stopping, or suspect
   std::vector<std::string> absent_names;  // at most kNamedNodes of them, in order of id
   int absent_members = 0;                 // of the absent, those with a place in the last round
@@ -187,7 +192,13 @@ struct QuorumVerdict {
 // How many ready nodes a round needs: min_nodes; all of them where ranks are given (`static`).
 int NodesNeeded(const Policy& policy);
 
-Candidates CountCandidates(const Membership& members, TimePoint now);
+// A round that has fewer than `needed` without nodes that are paused takes those as well.
+Candidates CountCandidates(const Membership& members, TimePoint now, int needed = 0);
+// Whether the next round may have the node.
+inline bool IsReady(const Member& member, TimePoint now, bool takes_paused) {
+  return member.standing == Standing::kWaiting && member.is_connected &&
+         (takes_paused || member.paused_until <= now);
+}
 
 // Decides whether the candidates can form a round at `now`.
 //

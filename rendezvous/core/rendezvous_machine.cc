@@ -153,6 +153,7 @@ void State::Advance(TimePoint now) {
   if (!resignation.empty()) return;
   EvictSilent(now);
   if (phase == Phase::kReadopting) EndReadopting(now);
+  if (phase == Phase::kSealed) ReviewArrivals(now);
   if (phase == Phase::kDraining) ReviewDrain(now);
   if (phase == Phase::kOpen) ReviewQuorum(now);
   if (phase == Phase::kClosed) FinishWhenDone(now);
@@ -180,6 +181,7 @@ std::optional<TimePoint> State::NextDeadline() const {
     consider(leader_back_by);
   }
   if (phase == Phase::kClosed) consider(end_at);
+  if (phase == Phase::kSealed && growth.review_at != TimePoint::max()) consider(growth.review_at);
   if (needs_telling) consider(next_telling);
   return next;
 }

@@ -111,7 +111,9 @@ struct ActionRenderer {
                         a.is_last ? absl::StrCat(" silent=", a.silent.size()) : " more");
   }
   std::string operator()(const TellToStop& a) const {
-    return absl::StrCat("stop_after_step \"", a.reason, "\"");
+    return absl::StrCat(a.is_to_scale_up ? "stop_to_scale_up " : "stop_after_step ",
+                        a.is_to_scale_up ? StampText(a.epoch, a.round) + " " : "", "\"", a.reason,
+                        "\"");
   }
   std::string operator()(const CloseSession&) const { return "close"; }
   std::string operator()(const Finish&) const { return "finish"; }

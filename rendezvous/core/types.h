@@ -13,6 +13,7 @@
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/release.h"
 #include "rendezvous/base/time.h"
+#include "rendezvous/core/arrivals.h"
 #include "rendezvous/core/bad_nodes.h"
 #include "rendezvous/core/restart_limits.h"
 
@@ -27,6 +28,7 @@ struct Policy {
   int max_restarts = 0;
   RestartLimits limits;
   BadNodeRules bad_nodes;
+  ScaleUp scale_up = ScaleUp::kNow;
   // From the minimum being reached until a first round with fewer than max_nodes is sealed.
   Duration last_call = std::chrono::seconds(30);
   // How long the job may stay below min_nodes before it is given up.
@@ -251,6 +253,7 @@ struct FirstWorkerSucceeded {
 // All workers of the node exited 0.
 struct WorkersSucceeded {
   Stamp stamp;
+  StopRead stop_read = StopRead::kNo;
 };
 struct VerdictAcked {
   Stamp stamp;
@@ -402,10 +405,14 @@ struct GiveAnswers {
   bool is_last = true;
   friend bool operator==(const GiveAnswers&, const GiveAnswers&) = default;
 };
-// Ask the node's workers to save and end after their step.
+// Ask the node's workers to save and end after their step: of whatever round, so that the job ends,
+// or of this round alone, so that the next one has more nodes.
 struct TellToStop {
   SessionId session;
   std::string reason;
+  bool is_to_scale_up = false;
+  Epoch epoch = {};  // of that round
+  Round round = {};
   friend bool operator==(const TellToStop&, const TellToStop&) = default;
 };
 // Close the session without a word: a newer one of the same node replaced it.

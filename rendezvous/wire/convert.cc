@@ -190,6 +190,16 @@ Refusal KindFromProto(v1::Refused::Kind kind) {
   }
 }
 
+TellToStop TellToStopFromProto(const v1::StopAfterStep& in, const Stamp& stamp,
+                               CheckedFields& check) {
+  TellToStop told{{}, check.Text("stop_after_step.reason", in.reason(), 0, kMaxTextBytes)};
+  if (!in.is_to_scale_up()) return told;
+  told.is_to_scale_up = true;
+  told.epoch = stamp.epoch;
+  told.round = stamp.round;
+  return told;
+}
+
 // Fills the kind of an agent's message.
 struct EventToProto {
   v1::AgentMessage& out;
@@ -212,7 +222,10 @@ struct EventToProto {
     message.set_rank(first.rank);
     message.set_age_us(MicrosecondsOf(first.age));
   }
-  void operator()(const WorkersSucceeded&) { out.mutable_workers_succeeded(); }
+  void operator()(const WorkersSucceeded& done) {
+    out.mutable_workers_succeeded()->set_stop_read(
+        static_cast<v1::WorkersSucceeded::StopRead>(done.stop_read));
+  }
   void operator()(const VerdictAcked&) { out.mutable_verdict_ack(); }
   void operator()(const HealthChecked& checked) {
     HealthToProto(checked.report, *out.mutable_health());
@@ -269,7 +282,9 @@ struct ActionToProto {
   }
   void operator()(const GiveAnswers& given) { AnswersToProto(given, now, *out.mutable_answers()); }
   void operator()(const TellToStop& told) {
+    if (told.is_to_scale_up) SetStamp(told.epoch, told.round);
     out.mutable_stop_after_step()->set_reason(CleanText(told.reason));
+    out.mutable_stop_after_step()->set_is_to_scale_up(told.is_to_scale_up);
   }
   void operator()(const CloseSession&) { DDP_CHECK(false); }
   void operator()(const Finish&) { DDP_CHECK(false); }
@@ -329,7 +344,10 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
       event = FirstSuccessFromProto(message.first_worker_succeeded(), stamp, check);
       break;
     case v1::AgentMessage::kWorkersSucceeded:
-      event = WorkersSucceeded{stamp};
+      event = WorkersSucceeded{
+          stamp, static_cast<StopRead>(
+                     check.Range("workers_succeeded.stop_read",
+                                 static_cast<int>(message.workers_succeeded().stop_read()), 0, 2))};
       break;
     case v1::AgentMessage::kVerdictAck:
       event = VerdictAcked{stamp};
@@ -418,9 +436,7 @@ absl::StatusOr<Action> FromProto(const v1::CoordinatorMessage& message, TimePoin
       action = AnswersFromProto(message.answers(), now, check);
       break;
     case v1::CoordinatorMessage::kStopAfterStep:
-      action = TellToStop{{},
-                          check.Text("stop_after_step.reason", message.stop_after_step().reason(),
-                                     0, kMaxTextBytes)};
+      action = TellToStopFromProto(message.stop_after_step(), stamp, check);
       break;
     case v1::CoordinatorMessage::kHeartbeatReply:
     case v1::CoordinatorMessage::KIND_NOT_SET:

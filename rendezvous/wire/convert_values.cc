@@ -196,6 +196,7 @@ void PolicyToProto(const Policy& policy, v1::JobPolicy& out) {
   out.set_restart_budget_period_ms(MillisecondsOf(limits.budget_period));
   const BadNodeRules& rules = policy.bad_nodes;
   if (rules != BadNodeRules{}) BadNodeRulesToProto(rules, *out.mutable_bad_nodes());
+  out.set_scale_up(static_cast<v1::JobPolicy::ScaleUp>(policy.scale_up));
   out.set_last_call_ms(MillisecondsOf(policy.last_call));
   out.set_join_timeout_ms(MillisecondsOf(policy.join_timeout));
   out.set_evict_after_ms(MillisecondsOf(policy.evict_after));
@@ -228,6 +229,8 @@ Policy PolicyFromProto(const v1::JobPolicy& in, CheckedFields& check) {
   limits.backoff = wait("policy.restart_backoff_ms", in.restart_backoff_ms(), 0);
   limits.budget_period = wait("policy.restart_budget_period_ms", in.restart_budget_period_ms(), 0);
   if (in.has_bad_nodes()) policy.bad_nodes = BadNodeRulesFromProto(in.bad_nodes(), check);
+  policy.scale_up =
+      static_cast<ScaleUp>(check.Range("policy.scale_up", static_cast<int>(in.scale_up()), 0, 2));
   policy.last_call = wait("policy.last_call_ms", in.last_call_ms(), 0);
   policy.join_timeout = wait("policy.join_timeout_ms", in.join_timeout_ms(), 1);
   policy.evict_after = wait("policy.evict_after_ms", in.evict_after_ms(), 1);

@@ -13,6 +13,11 @@ namespace {
 // More nodes than a seed draws, or than --nodes takes.
 constexpr size_t kCrowd = 65;
 
+// "node b joined", "2 nodes joined: b, c", "nodes joined".
+bool IsOfArrival(const std::string& reason) {
+  return reason.ends_with(" joined") || reason.find(" nodes joined: ") != std::string::npos;
+}
+
 }  // namespace
 
 void Tally::Add(const Tally& other) {
@@ -28,6 +33,8 @@ void Tally::Add(const Tally& other) {
   given_back += other.given_back;
   limited += other.limited;
   bad_nodes += other.bad_nodes;
+  arrivals += other.arrivals;
+  made_room += other.made_room;
   takeovers += other.takeovers;
 }
 
@@ -132,7 +139,7 @@ void Checker::OnAgentStarted(AgentKey key) { agents_[key] = {}; }
 void Checker::OnAgentKilled(AgentKey key) {
   AgentNotes& agent = agents_[key];
   agent.is_dead = true;
-  agent.died_at = timeline_.now();
+  agent.died_at = agent.gone_at = timeline_.now();
   for (auto& [round_key, round] : rounds_) {
     if (round.members.contains(key)) round.lost_agent = true;
   }
@@ -162,6 +169,7 @@ void Checker::OnAgentDid(AgentKey key, const launcher::AgentAction& action) {
     }
   }
   const auto* order = std::get_if<launcher::OrderStop>(&action);
+  if (order != nullptr && order->how == rendezvous::StopHow::kAfterStep) is_end_wanted_ = true;
   if (order != nullptr && order->how != rendezvous::StopHow::kAfterStep)
     agent.ordered_at = timeline_.now();
   if (std::holds_alternative<launcher::StopWorkers>(action) && agent.round && !agent.verdict) {
@@ -176,6 +184,7 @@ void Checker::OnAgentEnded(AgentKey key, int exit_code) {
   AgentNotes& agent = agents_[key];
   agent.is_dead = true;
   agent.exit_code = exit_code;
+  agent.gone_at = timeline_.now();
   if (!agent.living.empty()) Broken("S14: " + NameOf(key) + " ends before its workers");
   for (auto& [round_key, round] : rounds_) {
     if (round.members.contains(key)) round.lost_agent = true;
@@ -220,6 +229,10 @@ void Checker::OnWorkerEnded(AgentKey key, RoundKey round_key, int rank, int exit
   if (agent.living.erase(rank) == 0) Broken("a worker ends that did not live");
   RoundNotes& round = rounds_[round_key];
   switch (cause) {
+    case EndCause::kScaleUp:
+      round.has_made_room = true;
+      round.succeeded.insert(rank);
+      return;
     case EndCause::kSuccess:
       round.succeeded.insert(rank);
       return;
@@ -277,6 +290,9 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
                entry.second.members.contains(at->second);
       });
       if (round != rounds_.end()) {
+        if (IsOfArrival(drain->reason) && !round->second.is_stopping) {
+          CheckArrival(life, local, round->second);
+        }
         OnStop(round->first, "the coordinator ends it: " + drain->reason);
       }
     } else if (const auto* conclude = std::get_if<rendezvous::Conclude>(&action)) {

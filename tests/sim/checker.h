@@ -29,6 +29,8 @@ struct Tally {
   int given_back = 0;  // restarts
   int limited = 0;     // jobs that a limit of restarts ended
   int bad_nodes = 0;   // hosts that were put into quarantine
+  int arrivals = 0;    // rounds that ended for nodes that had come
+  int made_room = 0;   // ...as their workers had ended after their step
   int takeovers = 0;   // coordinators that etcd named behind another one
   void Add(const Tally& other);
 };
@@ -83,6 +85,7 @@ class Checker {
     bool lost_agent = false;         // a member's process ended or was told to
     bool has_arrival = false;        // a node came that has no place in it
     bool has_bad_node = false;       // a member was refused as a bad node
+    bool has_made_room = false;      // its workers ended as they were asked to, for a node
     std::vector<Told> told;
   };
   struct AgentNotes {
@@ -92,6 +95,7 @@ class Checker {
     bool was_signalled = false;
     bool is_dead = false;
     std::optional<TimePoint> died_at;  // killed
+    std::optional<TimePoint> gone_at;  // killed, or at its end
     std::optional<int> exit_code;
     std::optional<rendezvous::Verdict> verdict;
     std::optional<TimePoint> lost_since;
@@ -107,6 +111,8 @@ class Checker {
     std::set<AgentKey> elsewhere;  // with etcd: the nodes of the job that are on other machines
     std::map<AgentKey, TimePoint> heard;   // its own clock, from here on
     std::map<AgentKey, TimePoint> closed;  // by the agent's end, and it has not joined since
+    std::map<AgentKey, TimePoint> came;    // its own clock: for a place that it has not got yet
+    std::vector<TimePoint> grown;          // likewise: it ended a round for nodes that had come
     TimePoint started;
     TimePoint last_step;
     TimePoint amnesty;
@@ -134,6 +140,9 @@ class Checker {
   void CheckBackoff(const RoundNotes& round, const RoundNotes& last);
   void OnStop(const RoundKey& key, const std::string& how);
   std::string WhyMayStop(const RoundNotes& round) const;
+  // Those that have come to the coordinator for a place, and that it may not know to be gone.
+  std::vector<AgentKey> Waiting(const CoordinatorNotes& notes, const RoundNotes& round) const;
+  void CheckArrival(int life, TimePoint local, const RoundNotes& round);
   void CheckEviction(int life, TimePoint local, AgentKey key);
   // With etcd, of a leader whose nodes elsewhere were `before` its step.
   void CheckMajority(int life, TimePoint local, const std::set<AgentKey>& before,
@@ -181,6 +190,7 @@ class Checker {
   std::map<JobInstance, rendezvous::Verdict> verdicts_;
   std::map<JobInstance, RoundKey> concluded_;  // by these verdicts
   std::set<JobInstance> ordered_;              // ...to stop at once, as their coordinators heard
+  bool is_end_wanted_ = false;                 // ...after the step, as a user did
   bool has_forgotten_ = false;  // a coordinator was started without what the one before knew
   std::set<JobInstance> lost_verdicts_;  // ...among it these jobs' ends
   // With etcd:

@@ -57,6 +57,9 @@ void Checker::CheckSuccess(const RoundKey& key) {
     if (round->second.succeeded.contains(rank)) continue;
     Broken(absl::StrCat("S11: success, and rank ", rank, " did not exit with 0"));
   }
+  if (round->second.has_made_room && !is_end_wanted_) {
+    Broken("S21: the job ends, and its workers have only made room for nodes");
+  }
 }
 
 void Checker::CheckFailure(const RoundKey& key, const rendezvous::Verdict& verdict, TimePoint) {

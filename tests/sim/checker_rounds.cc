@@ -34,6 +34,7 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
     }
     notes.health[key] = joined->node.health.health;
     if (!joined->held) {
+      notes.came.try_emplace(key, local);
       for (auto& [round_key, round] : rounds_) {
         if (!round.members.contains(key)) round.has_arrival = true;
       }
@@ -142,6 +143,48 @@ void Checker::OnAssign(int life, const rendezvous::Assign& action, std::set<Roun
     Broken("S2: two nodes of " + NameOf(key) + " were told different things");
   }
   round.members[agent] = to;
+  notes.came.erase(agent);
+}
+
+std::vector<AgentKey> Checker::Waiting(const CoordinatorNotes& notes,
+                                       const RoundNotes& round) const {
+  // Longer than it may lag, and a node be silent.
+  constexpr Duration kLongKnown = seconds(120);
+  std::vector<AgentKey> waiting;
+  for (const auto& [key, came] : notes.came) {
+    const std::optional<TimePoint> gone_at = agents_.at(key).gone_at;
+    if (round.members.contains(key)) continue;
+    if (!gone_at || timeline_.now() - *gone_at < kLongKnown) waiting.push_back(key);
+  }
+  return waiting;
+}
+
+// S21: what --scale-up says, and no more often.
+void Checker::CheckArrival(int life, TimePoint local, const RoundNotes& round) {
+  CoordinatorNotes& notes = coordinators_[life];
+  const rendezvous::Policy& policy = scenario_.policy;
+  ++tally_.arrivals;
+  notes.grown.push_back(local);
+  const auto in_hour = std::ranges::count_if(
+      notes.grown, [local](TimePoint at) { return local - at < std::chrono::hours(1); });
+  using rendezvous::ScaleUp;
+  if (in_hour > 12 && policy.scale_up == ScaleUp::kNow) {
+    Broken("S21: more than 12 restarts for arrivals within an hour");
+  }
+  if (policy.scale_up == ScaleUp::kRestart) Broken("S21: a round ends for an arrival");
+  if (policy.scale_up == ScaleUp::kGraceful) {
+    if (round.has_made_room) ++tally_.made_room;
+    if (static_cast<int>(round.succeeded.size()) < round.any.world_size) {
+      Broken("S21: a round ends for an arrival before its workers have");
+    }
+    return;
+  }
+  const std::vector<AgentKey> waiting = Waiting(notes, round);
+  const Duration call = std::min<Duration>(policy.last_call, seconds(5));
+  const bool is_called = std::ranges::any_of(
+      waiting, [&](AgentKey key) { return local - notes.came.at(key) >= call; });
+  const bool is_full = static_cast<int>(round.members.size() + waiting.size()) >= policy.max_nodes;
+  if (!is_called && !is_full) Broken("S21: a round ends for an arrival before the call is over");
 }
 
 void Checker::CheckSealed(const RoundKey& key) {
@@ -295,7 +338,9 @@ std::string Checker::WhyMayStop(const RoundNotes& round) const {
   const bool has_begun = round.started.size() == round.members.size();
   if (!has_begun && round.sealed_by != coordinators_.rbegin()->first) return "it never began";
   const bool has_room = static_cast<int>(round.members.size()) < scenario_.policy.max_nodes;
-  if (round.has_arrival && has_room) return "a node came";
+  // One that came before may have had to wait.
+  const bool has_waiting = !Waiting(coordinators_.at(round.life), round).empty();
+  if ((round.has_arrival || has_waiting) && has_room) return "a node came";
   const Duration window = scenario_.policy.evict_after + seconds(20);
   // A coordinator in an agent goes with it, whether that has a place in the round or not.
   const int host = coordinators_.at(round.sealed_by).host;

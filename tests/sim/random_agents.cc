@@ -24,6 +24,7 @@ Policy RandomAgents::RandomPolicy(const Draw& draw) {
   policy.join_timeout = seconds(20 + draw() % 60);
   policy.evict_after = seconds(3 + draw() % 8);
   policy.is_static = draw() % 5 == 0;
+  if (draw() % 2 == 0) policy.scale_up = static_cast<ScaleUp>(draw() % 3);
   RestartLimits& limits = policy.limits;
   if (draw() % 4 == 0) limits.max_same_failure = 2 + static_cast<int>(draw() % 2);
   if (draw() % 4 == 0) limits.max_node_losses = static_cast<int>(draw() % 3);
@@ -160,9 +161,15 @@ void RandomAgents::Report(const std::string& name) {
           .stamp = node.stamp(), .rank = node.first_rank, .age = milliseconds(Below(500))});
       return;
     default:
-      job_.Feed(WorkersSucceeded{node.stamp()});
+      job_.Feed(WorkersSucceeded{node.stamp(), AnyStopRead()});
       return;
   }
+}
+
+// Mostly of workers that were done.
+StopRead RandomAgents::AnyStopRead() {
+  const uint64_t any = Below(8);
+  return any == 0 ? StopRead::kToEnd : any < 3 ? StopRead::kToScaleUp : StopRead::kNo;
 }
 
 void RandomAgents::Lie(const std::string& name) {

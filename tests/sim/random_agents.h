@@ -54,6 +54,7 @@ class RandomAgents {
   void Come(const std::string& name);
   void Report(const std::string& name);
   Health AnyHealth();
+  StopRead AnyStopRead();
   void Lie(const std::string& name);
   void OrderStop(const std::string& name);
   void LetTimePass();

@@ -121,7 +121,8 @@ std::string Describe(const Scenario& scenario) {
           ? absl::StrCat(", names take ", Seconds(scenario.names_take))
           : "",
       scenario.is_one_host ? ", one machine" : "", scenario.has_next_job ? ", a next job" : "",
-      scenario.keeps_file ? " with a file" : " without a file", "\nlast call ",
+      scenario.keeps_file ? " with a file" : " without a file", ", scale up ",
+      ScaleUpName(policy.scale_up), scenario.polls_stop ? ", polled" : "", "\nlast call ",
       Seconds(policy.last_call), ", join timeout ", Seconds(policy.join_timeout), ", evict after ",
       Seconds(policy.evict_after), ", orphan timeout ", Seconds(policy.orphan_timeout), ", grace ",
       Seconds(scenario.agent.shutdown_timeout), "\nmessages take up to ",

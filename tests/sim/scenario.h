@@ -77,6 +77,7 @@ struct Scenario {
   // What a round's workers do when nothing goes wrong, and by how much they end apart.
   Duration work{0};
   Duration skew{0};
+  bool polls_stop = false;        // the workers look whether they are to save and end
   int follow_percent = 0;         // a worker fails because a peer ended, as a consequence...
   bool says_left_peer = false;    // ...and says so, or:
   bool follows_by_abort = false;  // ...by SIGABRT, while who failed takes up to 0.5 s to end

@@ -82,9 +82,10 @@ uint64_t RunSeeds(SeedRange& range) {
   const Tally& tally = range.tally;
   std::printf(
       "rounds %d, successes %d, failures %d, given up %d, losses %d, coordinator starts %d, "
-      "rounds taken over %d, restarts %d, stops %d, takeovers %d\n",
+      "rounds taken over %d, restarts %d, stops %d, takeovers %d, arrivals %d, room made %d\n",
       tally.rounds, tally.successes, tally.failures, tally.given_up, tally.losses,
-      tally.coordinator_starts, tally.readopted, tally.restarts, tally.stops, tally.takeovers);
+      tally.coordinator_starts, tally.readopted, tally.restarts, tally.stops, tally.takeovers,
+      tally.arrivals, tally.made_room);
   std::printf("%llu steps, %.1f simulated hours\n", static_cast<unsigned long long>(steps),
               std::chrono::duration<double>(simulated).count() / 3600);
   std::printf("%llu seeds, %llu breaches\n", static_cast<unsigned long long>(range.count),

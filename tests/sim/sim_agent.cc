@@ -160,12 +160,20 @@ void SimAgent::Do(const launcher::JoinRound& action) {
 }
 
 void SimAgent::Do(const launcher::PrepareWorkers& action) {
+  is_scale_up_asked_ = false;
   Answer(launcher::WorkersPrepared{action.assignment});
 }
 
 void SimAgent::Do(const launcher::StartWorkers& action) {
   started_at_ = now();
   workers_.Start(action.assignment);
+  if (is_scale_up_asked_) workers_.AskToStop();
+}
+
+void SimAgent::Do(const launcher::AskToStop& action) {
+  if (!action.is_to_scale_up) return;
+  is_scale_up_asked_ = true;
+  if (workers_.has_living()) workers_.AskToStop();
 }
 
 void SimAgent::Do(const launcher::StopWorkers& action) {
@@ -210,7 +218,10 @@ void SimAgent::Do(const launcher::ReportFirstSuccess& action) {
 }
 
 void SimAgent::Do(const launcher::ReportSuccess& action) {
-  contact_.Give(rendezvous::ReportCommand{action.round, rendezvous::WorkersSucceeded{}});
+  const rendezvous::StopRead stop_read =
+      workers_.has_read_stop() ? action.if_read : rendezvous::StopRead::kNo;
+  contact_.Give(rendezvous::ReportCommand{
+      action.round, rendezvous::WorkersSucceeded{.stamp = {}, .stop_read = stop_read}});
 }
 
 void SimAgent::Do(const launcher::LeaveJob& action) {

@@ -61,7 +61,7 @@ class SimAgent final : public Process, public AgentEnd {
   void Do(const launcher::PrepareWorkers& action);
   void Do(const launcher::StartWorkers& action);
   void Do(const launcher::StopWorkers& action);
-  void Do(const launcher::AskToStop&) {}
+  void Do(const launcher::AskToStop& action);
   void Do(const launcher::OrderStop& action);
   void Do(const launcher::AnswerStop&) {}
   void Do(const launcher::KillWorkers&);
@@ -87,6 +87,7 @@ class SimAgent final : public Process, public AgentEnd {
   SimContact contact_;
   std::deque<launcher::AgentEvent> inbox_;
   bool is_stepping_ = false;
+  bool is_scale_up_asked_ = false;  // of the workers that were prepared last
   uint16_t store_port_ = 0;
   std::map<int, std::optional<int>> left_peers_;  // by pid
   TimePoint started_at_{};                        // its workers

@@ -107,6 +107,8 @@ TEST_CASE("sim: the control plane keeps its promises in every seed") {
   CHECK(range.tally.given_back > 0);
   CHECK(range.tally.limited > often(2));
   CHECK(range.tally.bad_nodes > often(4));
+  CHECK(range.tally.arrivals > often(50));
+  CHECK(range.tally.made_room > often(5));
 }
 
 TEST_CASE("sim: with etcd it keeps them in every seed while the leaders go and come") {

@@ -27,6 +27,17 @@ void RoundBook::PeerEnded(RoundKey round, int rank) {
   for (SimWorkers* workers : rounds_[round].nodes) workers->Follow(round, rank);
 }
 
+void RoundBook::AskToStop(RoundKey round, Duration step) {
+  if (std::exchange(rounds_[round].is_asked, true)) return;
+  timeline_.After(step, [this, round] {
+    Entry& entry = rounds_[round];
+    if (entry.has_end) return;
+    entry.has_stopped = true;
+    entry.done_at = timeline_.now();
+    for (SimWorkers* workers : entry.nodes) workers->SaveAndEnd(round);
+  });
+}
+
 SimWorkers::SimWorkers(const Scenario& scenario, Timeline& timeline, Trace& trace, RoundBook& book,
                        AgentKey key, Handler handler)
     : scenario_(scenario),
@@ -44,15 +55,17 @@ void SimWorkers::Start(const rendezvous::Assignment& assignment) {
   workers_.assign(count, Worker{});
   living_ = static_cast<int>(count);
   const TimePoint done_at = book_.Join(KeyOf(assignment), *this);
+  has_read_stop_ = book_.has_stopped(KeyOf(assignment));
+  const EndCause cause = has_read_stop_ ? EndCause::kScaleUp : EndCause::kSuccess;
   for (size_t local_rank = 0; local_rank < count; ++local_rank) {
     workers_[local_rank] = {.is_alive = true, .was_stopped = false, .pid = ++pids_};
     trace_.WorkerStarted(key_, assignment, static_cast<int>(local_rank));
     const TimePoint own_end =
         std::max(done_at + random_.Between(Duration{0}, scenario_.skew),
                  timeline_.now() + random_.Between(Duration(milliseconds(10)), milliseconds(200)));
-    Later(local_rank, own_end - timeline_.now(), [this, local_rank] {
-      if (workers_[local_rank].is_ending) return;
-      End(local_rank, 0, 0, EndCause::kSuccess, std::nullopt);
+    Later(local_rank, own_end - timeline_.now(), [this, local_rank, cause] {
+      if (workers_[local_rank].is_ending || (has_read_stop_ && cause == EndCause::kSuccess)) return;
+      End(local_rank, 0, 0, cause, std::nullopt);
     });
   }
 }
@@ -93,6 +106,23 @@ std::set<int> SimWorkers::ending() const {
     if (worker.is_alive && worker.is_ending) local_ranks.insert(static_cast<int>(local_rank));
   }
   return local_ranks;
+}
+
+void SimWorkers::AskToStop() {
+  if (!scenario_.polls_stop) return;
+  book_.AskToStop(KeyOf(assignment_), random_.Between(Duration{0}, Duration(seconds(3))));
+}
+
+void SimWorkers::SaveAndEnd(RoundKey round) {
+  if (living_ == 0 || KeyOf(assignment_) != round) return;
+  has_read_stop_ = true;
+  for (size_t local_rank = 0; local_rank < workers_.size(); ++local_rank) {
+    if (!workers_[local_rank].is_alive) continue;
+    Later(local_rank, random_.Between(Duration{0}, milliseconds(500)), [this, local_rank] {
+      if (workers_[local_rank].is_ending) return;
+      End(local_rank, 0, 0, EndCause::kScaleUp, std::nullopt);
+    });
+  }
 }
 
 void SimWorkers::KillNow() { EndAll(kSigKill); }
@@ -138,6 +168,7 @@ void SimWorkers::End(size_t local_rank, int exit_code, int signal, EndCause caus
   Worker& worker = workers_[local_rank];
   worker.is_alive = false;
   --living_;
+  book_.NoteEnd(KeyOf(assignment_));
   const bool was_stopped = worker.was_stopped;
   const int rank = assignment_.first_rank + static_cast<int>(local_rank);
   // One that is being stopped may still fail with a code of its own.

@@ -26,11 +26,18 @@ class RoundBook {
   TimePoint Join(RoundKey round, SimWorkers& workers);
   // A worker ended before its work was done: its peers may follow.
   void PeerEnded(RoundKey round, int rank);
+  // A node's workers are asked to stop. All ranks find it at the same step, unless one has ended.
+  void AskToStop(RoundKey round, Duration step);
+  bool has_stopped(RoundKey round) { return rounds_[round].has_stopped; }
+  void NoteEnd(RoundKey round) { rounds_[round].has_end = true; }
 
  private:
   struct Entry {
     TimePoint done_at;
     std::vector<SimWorkers*> nodes;
+    bool is_asked = false;
+    bool has_stopped = false;
+    bool has_end = false;  // of a worker
   };
   const Scenario& scenario_;
   Timeline& timeline_;
@@ -53,6 +60,10 @@ class SimWorkers {
   void KillNow();
   // Local ranks that have failed and have not ended.
   std::set<int> ending() const;
+  void AskToStop();
+  // Their step is over, and they have been asked to.
+  void SaveAndEnd(RoundKey round);
+  bool has_read_stop() const { return has_read_stop_; }
   // The guardian kills them.
   void AgentDied();
   // The worker fails by itself with `exit_code`, or by a `signal` that is not 0; nothing if it does
@@ -84,6 +95,7 @@ class SimWorkers {
   rendezvous::Assignment assignment_;
   std::vector<Worker> workers_;
   int living_ = 0;
+  bool has_read_stop_ = false;  // in this round
   int pids_ = 0;
   TimePoint noticed_at_;  // the agent notices ends in their order
 };

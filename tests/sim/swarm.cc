@@ -229,6 +229,34 @@ void DrawBadNodes(uint64_t seed, Scenario& scenario) {
   rules.max_bad_nodes = random.Between(0, 4);
 }
 
+// Likewise: nodes come in a burst to a job that runs, and one of the hosts may come and go.
+void DrawArrivals(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 14));
+  rendezvous::Policy& policy = scenario.policy;
+  if (policy.is_static || policy.max_nodes < 2 || !random.Chance(35)) return;
+  policy.min_nodes = random.Between(1, policy.max_nodes - 1);
+  policy.scale_up = static_cast<rendezvous::ScaleUp>(random.Between(0, 2));
+  scenario.polls_stop = random.Chance(80);
+  const Duration first = policy.last_call + seconds(random.Between(1, 15));
+  const size_t count = scenario.nodes.size();
+  for (size_t i = static_cast<size_t>(policy.min_nodes); i < count; ++i) {
+    const Duration after = random.Between(Duration{0}, Duration(seconds(4)));
+    scenario.nodes[i].start = TimePoint(first + after);
+  }
+  if (!random.Chance(40)) return;
+  const int node = random.Between(1, static_cast<int>(count) - 1);
+  Duration at = first;
+  for (int i = 0; i < 3; ++i) {
+    at += seconds(random.Between(3, 15));
+    if (TimePoint(at) > scenario.heal_at) return;
+    AddFault({.at = TimePoint(at),
+              .kind = FaultKind::kKillAgent,
+              .node = node,
+              .duration = milliseconds(random.Between(100, 4000))},
+             scenario);
+  }
+}
+
 }  // namespace
 
 Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
@@ -280,6 +308,7 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   DrawNames(seed, scenario);
   DrawLimits(seed, scenario.policy);
   DrawBadNodes(seed, scenario);
+  DrawArrivals(seed, scenario);
   // Whatever the state at the time of healing: a few rounds, each with its waits.
   const rendezvous::Policy& policy = scenario.policy;
   const Duration round = policy.evict_after + agent.shutdown_timeout + policy.last_call +
@@ -291,6 +320,8 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   if (rules != rendezvous::BadNodeRules{}) {
     scenario.end_by += (rules.max_bad_nodes + 1) * (round + rules.check_timeout + seconds(40));
   }
+  // Each node that comes may end a round.
+  scenario.end_by += static_cast<int>(scenario.nodes.size()) * round;
   // Restarts that are given back again and again wait longer and longer.
   if (policy.limits.backoff > Duration{0}) scenario.end_by += std::chrono::minutes(5);
   return scenario;

@@ -81,6 +81,8 @@ const char* CauseName(EndCause cause) {
   switch (cause) {
     case EndCause::kSuccess:
       return "done";
+    case EndCause::kScaleUp:
+      return "to make room";
     case EndCause::kOwn:
       return "by itself";
     case EndCause::kFollowing:

@@ -39,6 +39,7 @@ RoundKey KeyOf(const rendezvous::Assignment& assignment);
 // Why a worker ended.
 enum class EndCause {
   kSuccess,
+  kScaleUp,    // with 0, as it was asked to, so that nodes that have come get their places
   kOwn,        // it failed by itself, or somebody outside the job killed it
   kFollowing,  // it failed because a peer had ended
   kStopped,    // its agent stopped it, or died

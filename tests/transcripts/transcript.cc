@@ -46,6 +46,12 @@ Health ParseHealth(const std::string& word) {
                              : Health::kUnchecked;
 }
 
+ScaleUp ParseScaleUp(const std::string& word) {
+  return word == "restart"    ? ScaleUp::kRestart
+         : word == "graceful" ? ScaleUp::kGraceful
+                              : ScaleUp::kNow;
+}
+
 void ParseBadNodes(const Options& options, BadNodeRules& rules) {
   for (const auto& [key, value] : options) {
     if (key == "health_timeout") {
@@ -76,6 +82,7 @@ Policy ParsePolicy(const Options& options) {
     if (key == "backoff") policy.limits.backoff = ParseDuration(value);
     if (key == "budget_period") policy.limits.budget_period = ParseDuration(value);
     if (key == "last_call") policy.last_call = ParseDuration(value);
+    if (key == "scale_up") policy.scale_up = ParseScaleUp(value);
     if (key == "join_timeout") policy.join_timeout = ParseDuration(value);
     if (key == "orphan_timeout") policy.orphan_timeout = ParseDuration(value);
     if (key == "evict_after") policy.evict_after = ParseDuration(value);
@@ -179,7 +186,12 @@ class Runner {
       if (options.contains("age")) event.age = ParseDuration(options.at("age"));
       job_->Feed(event);
     } else if (words[0] == "ok") {
-      job_->Feed(WorkersSucceeded{node.stamp()});
+      const Options options = ParseOptions(words, 2);
+      WorkersSucceeded event{node.stamp()};
+      if (options.contains("read")) {
+        event.stop_read = options.at("read") == "to_end" ? StopRead::kToEnd : StopRead::kToScaleUp;
+      }
+      job_->Feed(event);
     } else if (words[0] == "health" && words.size() > 2) {
       const std::string said = words.size() > 3 ? words[3] : "";
       job_->Feed(HealthChecked{node.stamp(), {ParseHealth(words[2]), said}});
@@ -245,6 +257,7 @@ class Runner {
       if (key == "max_same_failure") node.hello.policy.limits.max_same_failure = number;
       if (key == "max_node_losses") node.hello.policy.limits.max_node_losses = number;
       if (key == "backoff") node.hello.policy.limits.backoff = ParseDuration(value);
+      if (key == "scale_up") node.hello.policy.scale_up = ParseScaleUp(value);
       if (key == "nnodes") {
         node.hello.policy.min_nodes = number;
         node.hello.policy.max_nodes = std::atoi(value.c_str() + value.find(':') + 1);

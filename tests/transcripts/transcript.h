@@ -8,19 +8,18 @@
 //
 // A block is commands, a line of four dashes, the expected lines, an empty line. Commands:
 //   policy k=v...   min max max_restarts max_same_failure max_node_losses max_preemptions backoff
-//                   budget_period last_call join_timeout evict_after static (first command)
-//                   record_limit, of its first coordinator
-//                   health_timeout health_unknown=refuse max_node_failures=N:ROUNDS quarantine
-//                   max_bad_nodes
+//                   budget_period last_call join_timeout evict_after static scale_up (first
+//                   command) record_limit, of its first coordinator health_timeout
+//                   health_unknown=refuse max_node_failures=N:ROUNDS quarantine max_bad_nodes
 //   set NODE k=v...     workers role rank addr from accepted port host endpoint nnodes=MIN:MAX run
 //   program
 //                       slurm_job slurm_step slurm_nodes max_restarts max_same_failure
-//                       max_node_losses backoff health=healthy|bad|unknown line, and those of
-//                       policy from health_timeout on
+//                       max_node_losses backoff scale_up health=healthy|bad|unknown line, and
+//                       those of policy from health_timeout on
 //   join NODE [new]     no worker lives there; `new`: over a new session although it has one
 //   attach NODE         over a new session, with the workers of what it has adopted
 //   stamp NODE E.R [other]   what it believes to have adopted; `other`: of another job
-//   beat|ok|ack NODE
+//   beat|ack NODE | ok NODE [read=to_scale_up|to_end]
 //   health NODE healthy|bad|unknown [LINE]   of a later check
 //   first_ok NODE [rank=][age=]
 //   leave NODE REASON | preempt NODE REASON

@@ -28,7 +28,9 @@ struct Printer {
   }
   std::string operator()(const StopWorkers& a) const { return "stop:" + std::to_string(a.signal); }
   std::string operator()(const KillWorkers&) const { return "kill"; }
-  std::string operator()(const AskToStop& a) const { return "ask:" + a.why; }
+  std::string operator()(const AskToStop& a) const {
+    return (a.is_to_scale_up ? "make-room:" : "ask:") + a.why;
+  }
   std::string operator()(const OrderStop& a) const {
     return a.how == rendezvous::StopHow::kAfterStep ? "order-after-step"
            : a.how == rendezvous::StopHow::kNow     ? "order-now"
@@ -46,7 +48,12 @@ struct Printer {
     return "failed:" + std::to_string(a.report.local_rank);
   }
   std::string operator()(const ReportFirstSuccess&) const { return "first-success"; }
-  std::string operator()(const ReportSuccess&) const { return "success"; }
+  std::string operator()(const ReportSuccess& a) const {
+    using rendezvous::StopRead;
+    return std::string("success") + (a.if_read == StopRead::kToEnd       ? "-if-to-end"
+                                     : a.if_read == StopRead::kToScaleUp ? "-if-to-scale-up"
+                                                                         : "");
+  }
   std::string operator()(const LeaveJob&) const { return "leave"; }
   std::string operator()(const AckVerdict&) const { return "ack"; }
   std::string operator()(const Say&) const { return "say"; }

@@ -351,6 +351,53 @@ TEST_CASE("stop order: whoever stops a job does not want it queued again") {
   }
 }
 
+const StopRequested kMakeRoom{"node c joined", /*is_to_scale_up=*/true};
+
+TEST_CASE("stop order: to scale up a round's workers are asked once, and those of the next anew") {
+  Bench bench;
+  bench.Step(AgentStarted{});
+  CHECK(bench.Step(kMakeRoom) == "");  // nothing runs here
+  bench.Assign(1);
+  CHECK(bench.Step(kMakeRoom) == "make-room:node c joined");
+  CHECK(bench.Step(kMakeRoom) == "");
+  CHECK(bench.End(0, 0) == "first-success");
+  CHECK(bench.End(1, 0) == "success-if-to-scale-up");
+  CHECK(bench.Step(kMakeRoom) == "");  // they have ended
+  bench.Step(WorkersGone{.have_read_stop = true});
+  CHECK(bench.Step(rendezvous::Drained{Round{1}, "node c joined"}) == "say join");
+  bench.Assign(2);
+  bench.End(0, 0);
+  CHECK(bench.End(1, 0) == "success");
+}
+
+TEST_CASE("stop order: a wish that the job ends counts for more than one to scale up") {
+  Bench bench;
+  bench.Run();
+  SUBCASE("that came later") {
+    CHECK(bench.Step(kMakeRoom) == "make-room:node c joined");
+    CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "ask:SIGUSR1");
+  }
+  SUBCASE("that came before") {
+    CHECK(bench.Step(StopAsked{"SIGUSR1"}) == "ask:SIGUSR1");
+    CHECK(bench.Step(kMakeRoom) == "");
+  }
+  bench.End(0, 0);
+  CHECK(bench.End(1, 0) == "success-if-to-end");
+}
+
+TEST_CASE("stop order: --requeue-code is not for workers that made room") {
+  AgentPolicy policy;
+  policy.preempt_signal = 10;
+  policy.requeue_code = 99;
+  Bench bench(2, policy);
+  bench.Run();
+  bench.Step(kMakeRoom);
+  bench.End(0, 0);
+  bench.End(1, 0);
+  bench.Step(WorkersGone{.have_read_stop = true});
+  CHECK(bench.Step(Concluded{Verdict{}}) == "ack end:0");
+}
+
 TEST_CASE("stop order: who does not wait for a step is not answered by those who do") {
   Bench bench;
   bench.Run();

@@ -110,5 +110,30 @@ TEST_CASE("restart options: without restarts one line says that they limit nothi
         "followed by a restart");
 }
 
+TEST_CASE("restart options: when a running job takes nodes in") {
+  using rendezvous::ScaleUp;
+  const Words elastic = {"--nnodes=1:3", "--rdzv-endpoint=h"};
+  const auto of = [&](const std::string& option, const Words& variables) {
+    Words words = elastic;
+    if (!option.empty()) words.push_back(option);
+    words.push_back("p");
+    const LaunchConfig config = Config(words, variables);
+    CHECK(config.warnings.empty());
+    return config.scale_up;
+  };
+  CHECK(of("", {}) == ScaleUp::kNow);
+  CHECK(of("--scale-up=now", {}) == ScaleUp::kNow);
+  CHECK(of("--scale-up=graceful", {}) == ScaleUp::kGraceful);
+  CHECK(of("--scale_up=restart", {}) == ScaleUp::kRestart);
+  CHECK(of("", {"DDPRUN_SCALE_UP=graceful"}) == ScaleUp::kGraceful);
+  for (const std::string bad : {"", "never", "Now", "now,graceful"}) {
+    CAPTURE(bad);
+    CHECK(ErrorOf({"--scale-up=" + bad, "p"}) ==
+          "--scale-up '" + bad + "': expected now, graceful or restart");
+  }
+  CHECK(Config({"--scale-up=restart", "p"}).warnings ==
+        Words{"--scale-up is not used: the number of nodes is fixed; expected --nnodes=MIN:MAX"});
+}
+
 }  // namespace
 }  // namespace ddprun::launcher

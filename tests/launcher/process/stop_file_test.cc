@@ -58,6 +58,19 @@ TEST_CASE("stop file: what rank 0 says of its progress is read from its word") {
   CHECK_FALSE((*made)->was_read());
 }
 
+TEST_CASE("stop file: another one has room once workers do not find the first any more") {
+  const TempDir temp;
+  const auto first = StopFile::Make(temp.path());
+  REQUIRE(first.ok());
+  (*first)->Ask();
+  (*first)->Unlink();
+  CHECK_FALSE((*first)->Exists());
+  const auto second = StopFile::Make(temp.path());
+  REQUIRE(second.ok());
+  CHECK((*second)->Exists());
+  CHECK(ReadFile((*second)->path()) == Words(0, 0));
+}
+
 TEST_CASE("stop file: one that is there already, or has no place, is an error that names it") {
   const TempDir temp;
   const auto first = StopFile::Make(temp.path());

@@ -316,5 +316,24 @@ TEST_CASE("record: questions, answers and the wish to stop are heard while the j
   CHECK_FALSE(record.Hear(kInstance, AskNode{{}, 9, "status"}));
 }
 
+TEST_CASE("record: a wish to make room is heard of the round that runs here alone") {
+  AgentRecord record = AssignedToRound1();
+  const auto wish = [](uint64_t epoch, uint64_t round) {
+    return TellToStop{.session = {},
+                      .reason = "node b joined",
+                      .is_to_scale_up = true,
+                      .epoch = Epoch{epoch},
+                      .round = Round{round}};
+  };
+  CHECK_FALSE(record.Hear(kInstance, wish(5, 2)));
+  CHECK_FALSE(record.Hear(kInstance, wish(4, 1)));
+  CHECK_FALSE(record.Hear({kInstance.high, kInstance.low + 1}, wish(5, 1)));
+  const auto heard = record.Hear(kInstance, wish(5, 1));
+  REQUIRE(heard);
+  CHECK(std::get<StopRequested>(*heard).is_to_scale_up);
+  record.Join({});
+  CHECK_FALSE(record.Hear(kInstance, wish(5, 1)));
+}
+
 }  // namespace
 }  // namespace ddprun::rendezvous

@@ -82,7 +82,7 @@ void Finish(Agent& a, Agent& b) {
   for (Agent* agent : {&a, &b}) {
     const auto assigned = agent->log.Await<Assigned>();
     REQUIRE_MESSAGE(assigned, agent->log.Text());
-    agent->client->ReportSucceeded(assigned->assignment.round);
+    agent->client->ReportSucceeded(assigned->assignment.round, StopRead::kNo);
   }
   for (Agent* agent : {&a, &b}) {
     REQUIRE_MESSAGE(agent->log.Await<Concluded>(), agent->log.Text());

@@ -167,8 +167,9 @@ Breaches CheckState(const RendezvousMachine& machine) {
 Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Event& event,
                                      const std::vector<Action>& actions) {
   broken_ = CheckState(machine);
-  Hear(event);
   const State& state = MachineInspector::Look(machine);
+  Hear(event, state.last_step);
+  NoteMembers(machine, event);
   std::erase_if(last_nodes_, [&](const NodeId& id) { return state.members.Find(id) == nullptr; });
   const bool was_over = is_over_;
   std::set<Stamped> sealed_now;
@@ -193,6 +194,10 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
     const auto* refuse = std::get_if<Refuse>(&action);
     if (refuse != nullptr && machine.verdict().has_value()) is_over_ = true;
   }
+  if (!was_draining_ && state.phase == Phase::kDraining &&
+      state.drain_cause == DrainCause::kArrival) {
+    CheckArrival(machine);
+  }
   // While a round drains, or where the time to join is over, the end may fall due with any event.
   const bool has_stalled = state.stall_ended == state.last_step;
   const Duration forgiven =
@@ -215,7 +220,7 @@ Breaches InvariantChecker::AfterStep(const RendezvousMachine& machine, const Eve
   return std::exchange(broken_, {});
 }
 
-void InvariantChecker::Hear(const Event& event) {
+void InvariantChecker::Hear(const Event& event, TimePoint now) {
   if (const auto* joined = std::get_if<NodeJoined>(&event)) {
     node_of_[joined->stamp.session] = joined->node.id;
     NodeNotes& notes = nodes_[joined->node.id];
@@ -226,6 +231,7 @@ void InvariantChecker::Hear(const Event& event) {
     notes.joined_with = joined->stamp.instance;
     if (!is_over_) known_[joined->node.id] = joined->node.cluster;
     if (!joined->held) notes.has_workers = false;
+    if (!joined->held && !notes.came_at) notes.came_at = now;
   }
   if (const auto* checked = std::get_if<HealthChecked>(&event)) {
     const auto node = node_of_.find(checked->stamp.session);
@@ -237,6 +243,7 @@ void InvariantChecker::Hear(const Event& event) {
     if (round != rounds_.end() && node != node_of_.end() &&
         round->second.by_node.contains(node->second)) {
       round->second.succeeded.insert(node->second);
+      nodes_[node->second].stop_read = done->stop_read;
     }
   }
   const auto* stop = std::get_if<StopOrdered>(&event);
@@ -288,8 +295,77 @@ void InvariantChecker::OnAssign(const Assign& action, std::set<Stamped>& sealed_
     Broken("S2: two nodes of a round were told different things");
   }
   node.has_workers = true;
+  node.came_at.reset();
+  node.paused_until = {};
+  node.stop_read = StopRead::kNo;
   node.newest = stamp;
   round.by_node[id] = to;
+}
+
+// S21: a round is restarted for arrivals only by --scale-up, and not too often.
+void InvariantChecker::CheckArrival(const RendezvousMachine& machine) {
+  const State& state = MachineInspector::Look(machine);
+  const TimePoint now = state.last_step;
+  grown_.push_back(now);
+  const size_t before = grown_.size() - 1;
+  constexpr size_t kMost = 12;
+  if (before >= kMost && now - grown_[before - kMost] < std::chrono::hours(1) &&
+      policy_.scale_up == ScaleUp::kNow) {
+    Broken("S21: arrivals have restarted the job more than twelve times within an hour");
+  }
+  if (policy_.scale_up == ScaleUp::kRestart) Broken("S21: a round ends for an arrival");
+  const auto& members = state.members.members();
+  if (policy_.scale_up == ScaleUp::kGraceful) {
+    const bool has_read = std::ranges::any_of(state.seats, [&](const auto& entry) {
+      return nodes_[entry.first].stop_read == StopRead::kToScaleUp;
+    });
+    if (!has_read) Broken("S21: a round ends for an arrival, and no worker was asked");
+    return;
+  }
+  int count = 0;
+  bool is_called = false;
+  const Duration call = std::min<Duration>(policy_.last_call, std::chrono::seconds(5));
+  for (const auto& [id, member] : members) {
+    const NodeNotes& notes = nodes_[id];
+    if (state.seats.contains(id) || member.standing != Standing::kWaiting) continue;
+    if (notes.paused_until > now) continue;
+    ++count;
+    is_called = is_called || (notes.came_at && now - *notes.came_at >= call);
+  }
+  const bool is_full = static_cast<int>(state.seats.size()) + count >= policy_.max_nodes;
+  if (!is_called && !is_full) Broken("S21: a round ends for an arrival before the call is over");
+}
+
+// Who has come beside a round, and which hosts have sent one that has left it since.
+void InvariantChecker::NoteMembers(const RendezvousMachine& machine, const Event& event) {
+  const State& state = MachineInspector::Look(machine);
+  const TimePoint now = state.last_step;
+  constexpr Duration kWindow = std::chrono::hours(1);
+  for (auto& [id, notes] : nodes_) {
+    const Member* member = state.members.Find(id);
+    if (member != nullptr) continue;
+    const bool was_seated = last_nodes_.contains(id);
+    if (notes.is_member && was_seated && notes.arrived_at && now - *notes.arrived_at < kWindow) {
+      flapped_[notes.host] = now;
+    }
+    notes.came_at.reset();
+    notes.arrived_at.reset();
+    notes.is_member = false;
+  }
+  if (const auto* joined = std::get_if<NodeJoined>(&event)) {
+    NodeNotes& notes = nodes_[joined->node.id];
+    const Member* member = state.members.Find(joined->node.id);
+    const bool is_beside = member != nullptr && member->standing == Standing::kWaiting &&
+                           state.phase == Phase::kSealed && had_round_;
+    if (!notes.is_member && is_beside) {
+      notes.arrived_at = now;
+      const auto flapped = flapped_.find(notes.host);
+      const bool has_flapped = flapped != flapped_.end() && now - flapped->second < kWindow;
+      notes.paused_until = has_flapped ? now + std::chrono::seconds(30) : TimePoint{};
+    }
+    notes.is_member = member != nullptr;
+  }
+  had_round_ = state.round != Round{};
 }
 
 // S20: no node that is bad gets a place, nor any on a host that is in quarantine.
@@ -340,6 +416,14 @@ void InvariantChecker::OnRestart(bool remembers_end) {
   quarantine_.clear();  // it may not have been recorded
   last_nodes_.clear();
   known_.clear();
+  grown_.clear();
+  flapped_.clear();
+  had_round_ = false;
+  for (auto& [id, notes] : nodes_) {
+    notes.is_member = false;
+    notes.arrived_at.reset();
+    notes.paused_until = {};
+  }
   is_finished_ = was_draining_ = false;
   join_deadline_.reset();
   restart_count_.reset();

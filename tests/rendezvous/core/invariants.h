@@ -49,9 +49,14 @@ class InvariantChecker {
     JobInstance joined_with;
     std::string host;
     Health health = Health::kUnchecked;
+    std::optional<TimePoint> came_at;  // for a place, which it has not got yet
+    bool is_member = false;
+    std::optional<TimePoint> arrived_at;  // beside a round that ran
+    TimePoint paused_until;
+    StopRead stop_read = StopRead::kNo;
   };
 
-  void Hear(const Event& event);
+  void Hear(const Event& event, TimePoint now);
   void OnAssign(const Assign& action, std::set<Stamped>& sealed_now);
   void OnConclude(const RendezvousMachine& machine, const Conclude& action);
   void CheckSealed(const Stamped& stamp);
@@ -62,6 +67,8 @@ class InvariantChecker {
     return policy_.limits.max_node_losses.has_value() ||
            policy_.limits.max_preemptions.has_value() || policy_.bad_nodes != BadNodeRules{};
   }
+  void CheckArrival(const RendezvousMachine& machine);
+  void NoteMembers(const RendezvousMachine& machine, const Event& event);
   void CheckNotBad(const RendezvousMachine& machine, const NodeId& id);
   // The first from its node of a step of which others are known.
   bool IsLateSpare(const ClusterPlace& place) const;
@@ -77,6 +84,9 @@ class InvariantChecker {
   std::set<NodeId> last_nodes_;
   std::map<std::string, TimePoint> quarantine_;  // hosts that were told to the site: until when
   std::vector<FailureReport> reported_;
+  std::vector<TimePoint> grown_;              // this coordinator restarted a round for arrivals
+  std::map<std::string, TimePoint> flapped_;  // hosts: one that arrived left its round
+  bool had_round_ = false;
   std::optional<Verdict> verdict_;
   bool is_stop_ordered_ = false;  // at once
   bool is_over_ = false;

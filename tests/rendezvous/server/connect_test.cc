@@ -66,7 +66,7 @@ TEST_CASE("connect: standalone forms a round without any port") {
   const auto assigned = log.Await<Assigned>();
   REQUIRE(assigned);
   CHECK(assigned->assignment.master_addr == "127.0.0.1");
-  client->ReportSucceeded(assigned->assignment.round);
+  client->ReportSucceeded(assigned->assignment.round, StopRead::kNo);
   REQUIRE(log.Await<Concluded>());
   client->AckVerdict();
   client->EndContact(kPatience);
@@ -309,7 +309,7 @@ TEST_CASE("connect: the agent at the endpoint takes the port of one that is gone
   const auto assigned = log_b.Await<Assigned>();
   REQUIRE_MESSAGE(assigned, log_b.Text());
   CHECK(assigned->assignment.node_rank == 0);
-  survivor->ReportSucceeded(assigned->assignment.round);
+  survivor->ReportSucceeded(assigned->assignment.round, StopRead::kNo);
   CHECK_MESSAGE(log_b.Await<Concluded>(), log_b.Text());
 }
 
@@ -346,7 +346,7 @@ TEST_CASE("connect: a node of the next job waits until the last one has closed i
   a->Join(TestNode("a", 4001));
   const auto at_a = log_a.Await<Assigned>();
   REQUIRE_MESSAGE(at_a, log_a.Text());
-  a->ReportSucceeded(at_a->assignment.round);
+  a->ReportSucceeded(at_a->assignment.round, StopRead::kNo);
   REQUIRE(log_a.Await<Concluded>());
   // The verdict is not acknowledged yet: the port stays open.
   auto b =

@@ -50,8 +50,8 @@ TEST_CASE("grpc: a remote agent and the host's form a round, finish it and end t
   CHECK(at_remote->assignment.master_port == 4001);
   const Round round = at_remote->assignment.round;
   remote->ReportFirstSuccess(round, 1, SteadyNow());
-  remote->ReportSucceeded(round);
-  host->ReportSucceeded(round);
+  remote->ReportSucceeded(round, StopRead::kNo);
+  host->ReportSucceeded(round, StopRead::kNo);
   const auto verdict = remote_log.Await<Concluded>();
   REQUIRE(verdict);
   CHECK(verdict->verdict.exit_code == 0);

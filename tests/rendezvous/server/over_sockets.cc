@@ -65,7 +65,7 @@ LoneMember::LoneMember(const Coordinator& coordinator, Identity identity) {
 }
 
 void LoneMember::CheckUndisturbed() {
-  client_->ReportSucceeded(round_);
+  client_->ReportSucceeded(round_, StopRead::kNo);
   CHECK_MESSAGE(log_.Await<Concluded>(), log_.Text());
   CHECK(log_.Text() != Contains("contact lost"));
 }

@@ -25,7 +25,7 @@ TEST_CASE("reattach: a cut connection is replaced and the round goes on") {
   REQUIRE_MESSAGE(lost, log.Text());
   CHECK_FALSE(lost->is_gone);
   // Said while there is no contact, or on the way to the new one: it must arrive all the same.
-  client->ReportSucceeded(assigned->assignment.round);
+  client->ReportSucceeded(assigned->assignment.round, StopRead::kNo);
   CHECK(log.Await<ContactRestored>());
   const auto verdict = log.Await<Concluded>();
   REQUIRE_MESSAGE(verdict, log.Text());
@@ -67,7 +67,7 @@ TEST_CASE(
   coordinator = StartListening(TestPolicy(1, 1), port.port());
   REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
   // It has no memory of the round, but the node has: the round goes on to its end.
-  client->ReportSucceeded(first->assignment.round);
+  client->ReportSucceeded(first->assignment.round, StopRead::kNo);
   REQUIRE_MESSAGE(log.Await<Concluded>(), log.Text());
   CHECK(log.Text() != Contains("drained"));
 }
@@ -95,7 +95,7 @@ TEST_CASE("reattach: a coordinator apart is restarted while workers run, and not
                   log.Text());
   coordinator = start();
   REQUIRE_MESSAGE(log.Await<ContactRestored>(), log.Text());
-  client->ReportSucceeded(first->assignment.round);
+  client->ReportSucceeded(first->assignment.round, StopRead::kNo);
   const auto verdict = log.Await<Concluded>();
   REQUIRE_MESSAGE(verdict, log.Text());
   CHECK(verdict->verdict.exit_code == 0);
@@ -124,7 +124,7 @@ TEST_CASE("reattach: garbage, TLS and oversized requests are dropped and the job
     const std::string end = ReadToEnd(stranger.get());
     CHECK_MESSAGE(end != Contains("(still open)"), bytes.substr(0, 20));
   }
-  client->ReportSucceeded(assigned->assignment.round);
+  client->ReportSucceeded(assigned->assignment.round, StopRead::kNo);
   CHECK_MESSAGE(log.Await<Concluded>(), log.Text());
   CHECK(log.Text() != Contains("contact lost"));
 }

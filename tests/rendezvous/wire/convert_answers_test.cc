@@ -67,6 +67,12 @@ TEST_CASE("convert answers: what the coordinator asks, gives and tells survives 
   CHECK(ThroughWire(ask) == ask);
   const Action told = TellToStop{{}, "ddprun stop on node a"};
   CHECK(ThroughWire(told) == told);
+  const Action wish = TellToStop{.session = {},
+                                 .reason = "node b joined",
+                                 .is_to_scale_up = true,
+                                 .epoch = Epoch{5},
+                                 .round = Round{7}};
+  CHECK(ThroughWire(wish) == wish);
   GiveAnswers given{.session = {},
                     .id = 9,
                     .answers = {{NodeId{"id-a"}, "a", kBytes}, {NodeId{"id-b"}, "", ""}},

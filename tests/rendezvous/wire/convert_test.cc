@@ -97,6 +97,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("convert: when nodes are taken in, and why workers have ended, survive") {
+  const auto over_the_wire = [](const Event& event) {
+    return FromProto(ToProto(event, Duration{0}).value()).value();
+  };
+  NodeJoined joined;
+  joined.node = TestNode("node-1", 4001);
+  joined.policy = TestPolicy(2, 4);
+  for (const ScaleUp scale_up : {ScaleUp::kNow, ScaleUp::kRestart, ScaleUp::kGraceful}) {
+    joined.policy.scale_up = scale_up;
+    CHECK(std::get<NodeJoined>(over_the_wire(joined)).policy.scale_up == scale_up);
+  }
+  for (const StopRead why : {StopRead::kNo, StopRead::kToScaleUp, StopRead::kToEnd}) {
+    const WorkersSucceeded done{.stamp = {}, .stop_read = why};
+    CHECK(std::get<WorkersSucceeded>(over_the_wire(done)).stop_read == why);
+  }
+}
+
 TEST_CASE("convert: limits of restarts and a failure's step survive; without them there are none") {
   NodeJoined joined;
   joined.node = TestNode("node-1", 4001);
@@ -171,6 +188,10 @@ const Row kMalformed[] = {
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_node_losses(~0u); }},
     {"policy.max_preemptions",
      [](v1::AgentMessage& m) { m.mutable_join()->mutable_policy()->set_max_preemptions(~0u); }},
+    {"policy.scale_up",
+     [](v1::AgentMessage& m) {
+       m.mutable_join()->mutable_policy()->set_scale_up(static_cast<v1::JobPolicy::ScaleUp>(3));
+     }},
     {"policy.restart_backoff_ms",
      [](v1::AgentMessage& m) {
        m.mutable_join()->mutable_policy()->set_restart_backoff_ms(~uint64_t{0});

@@ -1,4 +1,4 @@
-"""The eighteen faults that the simulator must find.
+"""The twenty faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
@@ -19,6 +19,18 @@ MUTANTS = [
                      "  const BadNodeList::Entry* known = bad_nodes.Find(node.host, now);\n",
                      "  const BadNodeList::Entry* known =\n"
                      "      MUTANT ? nullptr : bad_nodes.Find(node.host, now);\n")],
+    },
+    {
+        "name": "a node that comes restarts the round at once",
+        "patches": [(CORE + "machine_arrivals.cc",
+                     "  const TimePoint called = is_full ? now",
+                     "  const TimePoint called = is_full || MUTANT ? now")],
+    },
+    {
+        "name": "workers that end to make room for a node end the job",
+        "patches": [(CORE + "machine_round.cc",
+                     "  if (HasStoppedToScaleUp()) {\n",
+                     "  if (!MUTANT && HasStoppedToScaleUp()) {\n")],
     },
     {
         "name": "two nodes are given one rank",
