@@ -162,6 +162,8 @@ rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {
   const LaunchConfig& config = setup_.config;
   rendezvous::RendezvousOptions options;
   options.policy = RendezvousPolicyOf(config);
+  options.longest_beat =
+      config.rendezvous_options.keep_alive_interval.value_or(options.longest_beat);
   options.log_step = log_.LogStep();
   options.on_file_lost = [this](const std::string& why) { Say("warning: " + why); };
   options.on_no_descriptor = [this] { TellOfDescriptors(); };

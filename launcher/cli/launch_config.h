@@ -43,6 +43,7 @@ struct RendezvousConf {
   Duration exit_barrier_timeout = std::chrono::seconds(300);
   // How long workers live on without contact to the coordinator; default: join_timeout.
   Duration orphan_timeout = std::chrono::seconds(600);
+  std::optional<Duration> keep_alive_interval;  // a node's beats come at least as often
   // keep_alive_interval * keep_alive_max_attempt when either is given: how long a silent node
   // stays in the job. Empty: the coordinator's own default.
   std::optional<Duration> evict_after;

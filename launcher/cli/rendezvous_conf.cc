@@ -78,11 +78,11 @@ absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
     reader.Into(key, target, parse);
   };
   RendezvousConf options;
-  std::optional<Duration> join, timeout, orphan, interval, unused;
+  std::optional<Duration> join, timeout, orphan, unused;
   std::optional<int> attempts, unused_rank;
   read("join_timeout", join, Seconds);
   read("last_call_timeout", options.last_call, SecondsOrNone);
-  read("keep_alive_interval", interval, Seconds);
+  read("keep_alive_interval", options.keep_alive_interval, Seconds);
   read("is_host", options.is_host, ParseBool);
   read("keep_alive_max_attempt", attempts,
        [](const std::string& number) { return ParseNumber(number, 1, 1000000); });
@@ -112,9 +112,9 @@ absl::StatusOr<RendezvousConf> ParseRendezvousConf(const std::string& text,
 
   options.join_timeout = join.value_or(timeout.value_or(options.join_timeout));
   options.orphan_timeout = orphan.value_or(options.join_timeout);
-  if (interval || attempts) {
-    const absl::StatusOr<Duration> evict_after =
-        EvictAfter(interval.value_or(std::chrono::seconds(5)), attempts.value_or(3));
+  if (options.keep_alive_interval || attempts) {
+    const absl::StatusOr<Duration> evict_after = EvictAfter(
+        options.keep_alive_interval.value_or(std::chrono::seconds(5)), attempts.value_or(3));
     if (!evict_after.ok()) return evict_after.status();
     options.evict_after = *evict_after;
   }

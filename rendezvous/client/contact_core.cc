@@ -45,10 +45,6 @@ ContactCore::ContactCore(ContactOptions options, const std::string& host_name, u
                          TimePoint now)
     : options_(std::move(options)),
       hosts_by_name_(HostsByName(options_, host_name)),
-      beat_interval_(std::clamp(options_.policy.evict_after / 3,
-                                Duration(std::chrono::milliseconds(10)), kMaxBeatInterval)),
-      silence_limit_(
-          std::clamp(options_.policy.evict_after * 3 / 2, 3 * beat_interval_, kMaxSilence)),
       record_(options_.policy),
       random_(seed),
       attempt_at_(now + backoff_.Next(now, 0)),
@@ -57,6 +53,7 @@ ContactCore::ContactCore(ContactOptions options, const std::string& host_name, u
       tries_host_(hosts_ && !IsElected()),
       without_contact_since_(now) {
   turn_at_ = now + TurnAfter();
+  BeatEvery(std::min(options_.policy.evict_after / 3, kMaxBeatInterval));
 }
 
 std::vector<ContactAction> ContactCore::Step(TimePoint now, const ContactEvent& event) {
@@ -78,7 +75,7 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
     }
   }
   if (state_ == State::kLinked) {
-    if (!is_local_) at(last_heard_ + silence_limit_);
+    if (!is_local_) at(last_heard_ + silence_limit());
     if (!is_saying_ && !is_closing_) at(next_beat_);
     if (WatchesMachine() && errand_ == Errand::kNone) at(KnockAt());
   }

@@ -60,6 +60,8 @@ struct ContactOptions {
   std::string local_addr_source = "--local-addr";
   std::optional<bool> is_host;  // kDynamic: the user's own word on who hosts; kElected: who may
   int node_rank = -1;           // kStatic: 0 hosts
+  // The user's own word on the time from one beat to the next: no longer than that.
+  Duration longest_beat = Duration::max();
 };
 
 // The agent's commands: those of RendezvousClient.
@@ -154,6 +156,7 @@ struct Heard {
 };
 struct BeatAnswered {
   uint64_t sequence = 0;
+  Duration interval{0};  // to the next beat; 0: the coordinator does not say
 };
 // The link is over. `is_final`: `text` says what the coordinator does that makes another attempt
 // useless ("does not understand this node: ...").
@@ -226,7 +229,9 @@ class ContactCore {
   // Longer than gRPC's keepalive needs to find a dead connection (10 s): what this finds is a
   // coordinator whose connections live and which does not answer.
   static constexpr Duration kMaxSilence = std::chrono::seconds(15);
+  // Until a coordinator says how often this node is to beat, its own evict time does.
   static constexpr Duration kMaxBeatInterval = std::chrono::seconds(1);
+  static constexpr Duration kMinBeatInterval = std::chrono::milliseconds(10);
   // How long a node whose coordinator was cut off from the others lets them lead. They see within a
   // second that nobody does.
   static constexpr Duration kStandAside = std::chrono::seconds(10);
@@ -313,6 +318,12 @@ class ContactCore {
   void HearOfOtherJob(const Refuse& refusal);
   void MakeContact();
   void LoseContact(ContactLost loss);
+  // As long as this node's own options and the coordinator's word allow.
+  void BeatEvery(Duration interval);
+  // How long a coordinator on a live connection may not answer.
+  Duration silence_limit() const {
+    return std::max(std::min(options_.policy.evict_after * 3 / 2, kMaxSilence), 3 * beat_interval_);
+  }
   // Of a coordinator in a member's agent: where its machine is lost, so are the ranks there.
   bool WatchesMachine() const;
   void HearMachine();
@@ -355,8 +366,7 @@ class ContactCore {
 
   const ContactOptions options_;
   const std::optional<bool> hosts_by_name_;
-  const Duration beat_interval_;
-  const Duration silence_limit_;
+  Duration beat_interval_;
   State state_ = State::kSeeking;
   TimePoint now_{};
   std::vector<ContactAction> actions_;

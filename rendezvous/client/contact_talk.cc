@@ -78,9 +78,9 @@ void ContactCore::Link() {
 }
 
 void ContactCore::Talk() {
-  if (!is_local_ && now_ >= last_heard_ + silence_limit_) {
+  if (!is_local_ && now_ >= last_heard_ + silence_limit()) {
     Do(CloseLink{});
-    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(silence_limit_).count();
+    const auto limit = std::chrono::duration_cast<std::chrono::seconds>(silence_limit()).count();
     return Break(absl::StrCat("the coordinator has not answered for ", limit, " s"));
   }
   if (is_saying_ || is_closing_) return;
@@ -119,9 +119,15 @@ void ContactCore::On(const BeatAnswered& answer) {
   if (state_ != State::kLinked) return;
   HearMachine();
   MakeContact();
+  if (answer.interval > Duration{0}) BeatEvery(answer.interval);
   if (answer.sequence != sequence_) return;  // of a beat that was overtaken
   round_trips_.push_back(now_ - beat_said_at_);
   if (round_trips_.size() > 8) round_trips_.pop_front();
+}
+
+void ContactCore::BeatEvery(Duration interval) {
+  beat_interval_ = std::max(std::min(interval, options_.longest_beat), kMinBeatInterval);
+  next_beat_ = beat_said_at_ + beat_interval_;
 }
 
 void ContactCore::On(const Heard& heard) {

@@ -21,7 +21,10 @@ std::atomic<int> live_streams{0};
 ContactEvent ToContactEvent(const v1::CoordinatorMessage& message, TimePoint now) {
   // An unknown kind is a newer coordinator's, and shows as well that it lives.
   if (message.kind_case() == v1::CoordinatorMessage::KIND_NOT_SET) return BeatAnswered{};
-  if (message.has_heartbeat_reply()) return BeatAnswered{message.heartbeat_reply().sequence()};
+  if (message.has_heartbeat_reply()) {
+    const v1::HeartbeatReply& reply = message.heartbeat_reply();
+    return BeatAnswered{reply.sequence(), std::chrono::milliseconds(reply.interval_ms())};
+  }
   absl::StatusOr<Action> action = FromProto(message, now);
   if (action.ok()) return Heard{InstanceOf(message), *std::move(action)};
   return LinkEnded{true, absl::StrCat("sent a malformed message: ", action.status().message())};
@@ -170,7 +173,7 @@ class LocalLink final : public Link, public Session {
   void Send(TimePoint, const Stamp& current, const Action& action) override {
     listener_(Heard{current.instance, action});
   }
-  void Processed(const Stamp&, const Event&) override { listener_(Said{}); }
+  void Processed(const Stamp&, const Event&, Duration) override { listener_(Said{}); }
   void Close() override {
     listener_(LinkEnded{false, "the coordinator of this process has stopped"});
   }

@@ -10,7 +10,7 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// Beats come every second, or thrice in evict_after where that is sooner.
+// A beat comes each second, of thousands of nodes each some seconds: beat_interval.
 constexpr Duration kLongestQuiet = std::chrono::seconds(3);
 // What an agent may take for the loss of its coordinator: it looks for it anew.
 constexpr Duration kLongQuiet = std::chrono::seconds(2);

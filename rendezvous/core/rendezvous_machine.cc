@@ -39,6 +39,8 @@ const Policy* RendezvousMachine::policy() const {
   return state_->has_policy ? &state_->policy : nullptr;
 }
 
+Duration RendezvousMachine::beat_interval() const { return state_->members.beat_interval(); }
+
 const std::optional<Verdict>& RendezvousMachine::verdict() const { return state_->verdict; }
 
 bool RendezvousMachine::is_finished() const { return state_->is_finished; }

@@ -45,6 +45,8 @@ class RendezvousMachine {
   Stamp current() const;
   // Null until a node gives it.
   const Policy* policy() const;
+  // From one beat of a node to its next, as each is told with the answer to one.
+  Duration beat_interval() const;
   // How the job ended, also where it was given up.
   const std::optional<Verdict>& verdict() const;
   bool is_finished() const;

@@ -163,7 +163,9 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
     machine_.NoteLag(now, now - posted);
     StepMachine(now, event);
     AskDesk(now, id, event);
-    if (session != nullptr && !is_break) session->Processed(current(), event);
+    if (session != nullptr && !is_break) {
+      session->Processed(current(), event, machine_.beat_interval());
+    }
   }
 
   TimePoint NextDeadline() const {

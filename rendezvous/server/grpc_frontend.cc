@@ -146,13 +146,15 @@ class AttachStream final : public AttachReactor, public Session {
     Push(ToProto(action, current, now));
   }
 
-  void Processed(const Stamp& current, const Event& event) override {
+  void Processed(const Stamp& current, const Event& event, Duration beat_interval) override {
     if (std::holds_alternative<HeartbeatReceived>(event)) {
       v1::CoordinatorMessage reply;
       reply.set_epoch(current.epoch.value);
       reply.set_round(current.round.value);
       // The next message is read only below, so this is still the heartbeat.
       reply.mutable_heartbeat_reply()->set_sequence(incoming_.heartbeat().sequence());
+      const auto interval = std::chrono::ceil<std::chrono::milliseconds>(beat_interval);
+      reply.mutable_heartbeat_reply()->set_interval_ms(static_cast<uint32_t>(interval.count()));
       Push(std::move(reply));
     }
     const std::lock_guard lock(mutex_);

@@ -43,7 +43,7 @@ class LookStream final : public grpc::ServerWriteReactor<v1::Answers>, public Se
 
   // From the driver's thread.
   void Send(TimePoint now, const Stamp& current, const Action& action) override;
-  void Processed(const Stamp&, const Event&) override {}
+  void Processed(const Stamp&, const Event&, Duration) override {}
   void Close() override;
 
  private:

@@ -25,8 +25,9 @@ class Session {
   // Tells the agent. `action` is never CloseSession or Finish. After a Refuse, Close follows.
   // `current` holds the coordinator's epoch and round, which every message carries.
   virtual void Send(TimePoint now, const Stamp& current, const Action& action) = 0;
-  // The event that was posted last has been applied: the next one may be posted.
-  virtual void Processed(const Stamp& current, const Event& event) = 0;
+  // The event that was posted last has been applied: the next one may be posted. The answer to a
+  // heartbeat tells the agent how long it is to the next.
+  virtual void Processed(const Stamp& current, const Event& event, Duration beat_interval) = 0;
   // Ends the connection once what was sent is out. Nothing is called afterwards.
   virtual void Close() = 0;
 };

@@ -33,6 +33,7 @@ struct Down {
   rendezvous::Stamp current;
   rendezvous::Action action;
   uint64_t sequence = 0;
+  Duration beat_interval{0};  // with the answer
 };
 
 // A stream's end in the agent.

@@ -130,9 +130,12 @@ std::string Describe(const Scenario& scenario) {
       Seconds(scenario.work), ", ends ", Seconds(scenario.skew), " apart\n");
   for (size_t i = 0; i < scenario.nodes.size(); ++i) {
     const NodePlan& plan = scenario.nodes[i];
-    absl::StrAppend(&text, "n", i, " starts at ", Seconds(plan.start.time_since_epoch()), " with ",
-                    plan.local_world_size, " workers",
-                    plan.is_stubborn ? " that ignore SIGTERM" : "", "\n");
+    absl::StrAppend(
+        &text, "n", i, " starts at ", Seconds(plan.start.time_since_epoch()), " with ",
+        plan.local_world_size, " workers", plan.is_stubborn ? " that ignore SIGTERM" : "",
+        plan.evict_after > Duration{0} ? ", of its own evict time " + Seconds(plan.evict_after)
+                                       : "",
+        "\n");
   }
   absl::StrAppend(&text, "all is well from ", Seconds(scenario.heal_at.time_since_epoch()),
                   ", over by ", Seconds(scenario.end_by.time_since_epoch()), "\n");

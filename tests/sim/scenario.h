@@ -54,6 +54,7 @@ struct NodePlan {
   int local_world_size = 1;
   SimClock clock;
   bool is_stubborn = false;  // its workers end only by SIGKILL
+  Duration evict_after{0};   // by its own options; 0: as the job's
   int node_rank = -1;
   int bad_percent = 0;  // of its health checks: it flaps
 };

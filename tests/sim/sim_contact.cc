@@ -25,11 +25,13 @@ rendezvous::ContactOptions OptionsOf(const Scenario& scenario, AgentKey key) {
   options.mode = scenario.is_elected         ? Mode::kElected
                  : scenario.policy.is_static ? Mode::kStatic
                                              : Mode::kDynamic;
+  const NodePlan& plan = scenario.nodes[static_cast<size_t>(key.node)];
   options.policy = scenario.policy;
+  if (plan.evict_after > Duration{0}) options.policy.evict_after = plan.evict_after;
   options.endpoint_host = scenario.is_apart ? "coordinator" : "n0";
   options.endpoint_port = 29400;
   if (scenario.is_apart) options.is_host = false;
-  options.node_rank = scenario.nodes[static_cast<size_t>(key.node)].node_rank;
+  options.node_rank = plan.node_rank;
   return options;
 }
 
@@ -248,7 +250,7 @@ void SimContact::Do(const rendezvous::CloseLink& action) {
 void SimContact::HearDown(const StreamPtr& stream, const Down& down) {
   if (stream != stream_) return;
   if (down.sequence != 0) {
-    Give(rendezvous::BeatAnswered{down.sequence});
+    Give(rendezvous::BeatAnswered{down.sequence, down.beat_interval});
   } else {
     Give(rendezvous::Heard{.instance = down.current.instance, .action = down.action});
   }

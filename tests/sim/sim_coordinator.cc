@@ -237,7 +237,8 @@ void SimCoordinator::Apply(SessionId id, const Event& event, uint64_t sequence) 
   if (session == sessions_.end()) return;
   const StreamPtr stream = session->second;
   StepMachine(event);
-  if (sequence != 0 && !stream->is_local) network_.SendDown(stream, {current(), {}, sequence});
+  if (sequence == 0 || stream->is_local) return;
+  network_.SendDown(stream, {current(), {}, sequence, machine_->beat_interval()});
 }
 
 void SimCoordinator::StepMachine(const Event& event) {
@@ -261,7 +262,7 @@ void SimCoordinator::CarryOut(const Action& action) {
   if (session == sessions_.end()) return;
   const StreamPtr stream = session->second;
   const bool closes = std::holds_alternative<rendezvous::CloseSession>(action);
-  if (!closes) network_.SendDown(stream, {current(), action, 0});
+  if (!closes) network_.SendDown(stream, {.current = current(), .action = action});
   if (closes || std::holds_alternative<rendezvous::Refuse>(action)) {
     sessions_.erase(session);
     network_.CloseAtCoordinator(stream);

@@ -196,6 +196,22 @@ void DrawNames(uint64_t seed, Scenario& scenario) {
   scenario.names_take = milliseconds(random.Between(5, 5000));
 }
 
+// In some runs a node has the usual evict time, and the job one that is shorter than a usual beat.
+// Nothing else goes wrong there but workers: the time is too short for the rest.
+void DrawOwnPolicy(uint64_t seed, Scenario& scenario) {
+  Random random(Mix(seed, 14));
+  if (scenario.is_elected || !random.Chance(6)) return;
+  scenario.policy.evict_after = milliseconds(random.Between(400, 900));
+  const int nodes = static_cast<int>(scenario.nodes.size());
+  scenario.nodes[static_cast<size_t>(random.Between(0, nodes - 1))].evict_after = seconds(10);
+  scenario.max_delay = milliseconds(5);
+  scenario.spike = scenario.names_take = Duration{0};
+  std::erase_if(scenario.faults, [](const Fault& fault) {
+    return fault.kind != FaultKind::kWorkerFails && fault.kind != FaultKind::kWorkerKilled &&
+           fault.kind != FaultKind::kOrderStop;
+  });
+}
+
 // In some runs, from a stream of its own as well.
 void DrawLimits(uint64_t seed, rendezvous::Policy& policy) {
   Random random(Mix(seed, 8));
@@ -306,6 +322,7 @@ Scenario DrawScenario(uint64_t seed, int node_count, bool is_elected) {
   DrawStop(seed, scenario);
   DrawLag(seed, scenario);
   DrawNames(seed, scenario);
+  DrawOwnPolicy(seed, scenario);
   DrawLimits(seed, scenario.policy);
   DrawBadNodes(seed, scenario);
   DrawArrivals(seed, scenario);

@@ -282,6 +282,7 @@ TEST_CASE("launch config: rdzv_conf becomes typed options, with or without quote
     CHECK(options.last_call == milliseconds(250));
     CHECK(options.is_host == true);
     CHECK(options.evict_after == seconds(6));
+    CHECK(options.keep_alive_interval == seconds(2));
   }
   const RendezvousConf defaults = Built({}).rendezvous_options;
   CHECK(defaults.join_timeout == seconds(600));

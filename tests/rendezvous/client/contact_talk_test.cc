@@ -49,6 +49,33 @@ TEST_CASE("contact: beats follow the time after which a silent node is evicted")
   }
 }
 
+TEST_CASE("contact: the coordinator says how often a node beats") {
+  ContactOptions options = Elsewhere();
+  options.longest_beat = milliseconds(1500);
+  ContactBench bench = AssignedBench(options);
+  const auto next_beat = [&bench](uint64_t sequence, Duration told) {
+    CHECK(bench.Step(BeatAnswered{sequence, told}) == "");
+    bench.Step(Said{});
+    const TimePoint from = bench.now;
+    while (bench.core.NextDeadline() && bench.Pass(*bench.core.NextDeadline() - bench.now) == "") {
+    }
+    return bench.now - from;
+  };
+  CHECK(next_beat(1, milliseconds(75)) == milliseconds(75));
+  CHECK(next_beat(2, Duration{0}) == milliseconds(75));  // as an older release
+  CHECK(next_beat(3, milliseconds(1200)) == milliseconds(1200));
+  CHECK(next_beat(4, seconds(4)) == milliseconds(1500));  // as the user wants
+  CHECK(next_beat(5, Duration(1)) == milliseconds(10));
+}
+
+TEST_CASE("contact: a beat that is told waits longer than this node's own options would") {
+  ContactOptions options = Elsewhere();
+  options.policy.evict_after = milliseconds(300);
+  ContactBench bench = AssignedBench(options);
+  bench.Step(BeatAnswered{1, seconds(4)});
+  CHECK(bench.Pass(milliseconds(11900)) != Contains("close"));
+}
+
 TEST_CASE("contact: a coordinator that does not answer beats is lost, and looked for anew") {
   const std::pair<Duration, Duration> rows[] = {{seconds(10), seconds(15)},
                                                 {milliseconds(900), milliseconds(1350)}};

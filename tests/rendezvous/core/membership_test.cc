@@ -35,6 +35,20 @@ TEST_CASE("membership: a node expires evict_after from its last word, not before
   CHECK(members.Expired(At(19s)) == std::vector<NodeId>{NodeId{"b"}});
 }
 
+TEST_CASE("membership: the more nodes there are the fewer are the beats of each") {
+  const auto interval = [](Duration evict_after, uint64_t nodes) {
+    Membership members(evict_after);
+    for (uint64_t i = 1; i <= nodes; ++i) AdmitRemote(members, "n" + std::to_string(i), i, At(0s));
+    return members.beat_interval();
+  };
+  CHECK(interval(10s, 1) == 1s);
+  CHECK(interval(10s, 1000) == 1s);
+  CHECK(interval(10s, 1700) == 1700ms);
+  CHECK(interval(10s, 4096) == 2500ms);
+  CHECK(interval(60s, 4096) == 4096ms);
+  CHECK(interval(300ms, 2) == 75ms);
+}
+
 TEST_CASE("membership: where nobody is heard nobody expires, until the first is heard again") {
   Membership members(10s);
   Member& a = AdmitRemote(members, "a", 1, At(0s));

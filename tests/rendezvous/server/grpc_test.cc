@@ -238,7 +238,7 @@ TEST_CASE(
 // Takes a place and says nothing.
 class Silent final : public Session {
   void Send(TimePoint, const Stamp&, const Action&) override {}
-  void Processed(const Stamp&, const Event&) override {}
+  void Processed(const Stamp&, const Event&, Duration) override {}
   void Close() override {}
 };
 

@@ -178,7 +178,7 @@ class Remote final : public Session {
     }
     changed_.notify_all();
   }
-  void Processed(const Stamp&, const Event&) override {
+  void Processed(const Stamp&, const Event&, Duration) override {
     const std::lock_guard lock(mutex_);
     ++processed_;
     changed_.notify_all();

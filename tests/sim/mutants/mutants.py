@@ -1,4 +1,4 @@
-"""The twenty faults that the simulator must find.
+"""The twenty-one faults that the simulator must find.
 
 Each patch is (file, text that stands in it exactly once, text in its place). MUTANT is true while the
 fault is switched on.
@@ -144,5 +144,11 @@ MUTANTS = [
         "patches": [(CORE + "membership.cc",
                      "  if (now < last_word_from_elsewhere_ + lonely_after()) return false;\n",
                      "  if (MUTANT || now < last_word_from_elsewhere_ + lonely_after()) return false;\n")],
+    },
+    {
+        "name": "a node beats as its own options say, whatever the job's are",
+        "patches": [(CLIENT + "contact_talk.cc",
+                     "  if (answer.interval > Duration{0}) BeatEvery(answer.interval);\n",
+                     "  if (!MUTANT && answer.interval > Duration{0}) BeatEvery(answer.interval);\n")],
     },
 ]
