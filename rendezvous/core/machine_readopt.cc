@@ -128,6 +128,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   epoch = stamp.epoch;
   round = stamp.round;
   readopt_until = now + members.return_time();
+  readopt_since = now - members.uncounted();
   left_of_round = 0;
   is_readopted = true;
   back.clear();

@@ -178,6 +178,7 @@ struct RendezvousMachine::State {
 
   // kReadopting, kDraining while nodes are missing, and kOpen while others are awaited.
   TimePoint readopt_until;
+  TimePoint readopt_since;   // earlier by what did not count before
   TimePoint leader_back_by;  // the node of a leader whose process is gone has less time
   std::set<NodeId> back;     // nodes of a readopted round that have come; some may have left since
 

@@ -88,7 +88,7 @@ void Membership::Hear(Member& member, TimePoint now) {
   const bool was_long = is_cut_off_ || last_word_ + kLongQuiet < now;
   // The very first word ends no quiet.
   const bool was_quiet = last_word_ != TimePoint::min() && IsQuiet(now);
-  if (is_cut_off_ || was_quiet) GrantAmnesty(now, was_long ? return_time() : evict_after_);
+  if (is_cut_off_ || was_quiet) ForgiveQuiet(now, was_long ? return_time() : evict_after_);
   if (!HasFreshWord(now)) {
     // Those that closed may have been kept from coming back like everybody else.
     for (auto& [id, other] : members_) {
@@ -98,6 +98,7 @@ void Membership::Hear(Member& member, TimePoint now) {
     }
   }
   member.last_heard = std::max(member.last_heard, now);
+  member.last_word = now;
   last_word_ = now;
   if (IsRemote(member)) last_word_from_elsewhere_ = now;
 }
@@ -126,9 +127,9 @@ std::string Membership::NameOf(const Member& member) const {
   return absl::StrCat(name, " (", member.info.id.value.substr(0, kIdLength), ")");
 }
 
-bool Membership::IsQuiet(TimePoint now) const {
-  return last_word_ + std::min(kLongestQuiet, evict_after_ / 2) < now;
-}
+Duration Membership::quiet_after() const { return std::min(kLongestQuiet, evict_after_ / 2); }
+
+bool Membership::IsQuiet(TimePoint now) const { return last_word_ + quiet_after() < now; }
 
 void Membership::Unname(const Member& member) {
   const auto named = named_.find(NodeName(member.info));
@@ -144,12 +145,19 @@ void Membership::Remove(const NodeId& id) {
   if (members_.empty()) is_cut_off_ = false;
 }
 
-void Membership::GrantAmnesty(TimePoint now, Duration time) {
+void Membership::GrantAmnesty(TimePoint now, Duration time, Duration uncounted) {
   is_cut_off_ = false;
   amnesty_until_ = now + time;
   last_word_from_elsewhere_ = now;
+  if (uncounted > Duration{0}) {
+    if (uncounted_until_ > now - uncounted) uncounted = now - uncounted_until_;
+    uncounted_until_ = now;
+    uncounted_ += uncounted;
+  }
   for (auto& [id, member] : members_) {
-    member.last_heard = std::max(member.last_heard, amnesty_until_ - evict_after_);
+    member.last_word = std::min(now, member.last_word + uncounted);
+    const TimePoint until = std::min(amnesty_until_, member.last_word + longest_silence());
+    member.last_heard = std::max(member.last_heard, until - evict_after_);
   }
 }
 
@@ -191,8 +199,8 @@ std::vector<NodeId> Membership::Expired(TimePoint now) {
     // A node of this very process is quiet where the process did not run, as little as its network
     // did: what the others said meanwhile is about to be heard.
     if (has_own_node) {
-      GrantAmnesty(now, evict_after_);
-      expired.clear();
+      ForgiveQuiet(now, evict_after_);
+      std::erase_if(expired, [&](const NodeId& id) { return ExpiryOf(*Find(id), now) > now; });
     } else {
       is_cut_off_ = true;
     }

@@ -40,8 +40,9 @@ struct Member {
   std::optional<TimePoint> came_at;
   TimePoint paused_until;                // ...from when on it counts (ArrivalLog)
   std::optional<TimePoint> waits_since;  // beside the round that runs
-  TimePoint last_heard;
-  TimePoint suspect_since;  // valid while !is_connected
+  TimePoint last_heard;                  // or as if it had been, where its silence is forgiven
+  TimePoint last_word;                   // later by what has not counted since: see GrantAmnesty
+  TimePoint suspect_since;               // valid while !is_connected
   // Its end of the session closed while it was being heard: it is expected back from then on.
   std::optional<TimePoint> closed_at;
   // What the node was last told about its wait; empty: nothing on this session.
@@ -62,7 +63,8 @@ std::string NumberedName(const NodeInfo& node, int node_rank);
 // Where no node at all is heard for several beats, the network of this machine is the likelier
 // culprit: nobody is evicted then, and when the first is heard again everybody's silence starts
 // afresh, and after more than 2 s nobody expires within the time of a return. So it is with those
-// 2 s, for which a beat and a half without a word is enough.
+// 2 s, for which a beat and a half without a word is enough. But what is forgiven has a bound: a
+// network or a process that is bad for ever must not keep a dead node in the job.
 class Membership {
  public:
   // Ordered by id, so that every walk over it has the same order in every run.
@@ -83,8 +85,10 @@ class Membership {
   Member* BreakSession(const SessionBroken& event, TimePoint now);
   void Remove(const NodeId& id);
   void Hear(Member& member, TimePoint now);
-  // Nobody expires within `time`: we were not listening.
-  void GrantAmnesty(TimePoint now, Duration time);
+  // Nobody expires within `time`, as we were not listening. But of a node of which nothing was
+  // heard for longest_silence() nothing is forgiven any more. The last `uncounted` of that time do
+  // not count: in them we could hear nobody.
+  void GrantAmnesty(TimePoint now, Duration time, Duration uncounted = Duration{0});
 
   // Null when unknown. Pointers stay valid until the node is removed.
   const Member* Find(const NodeId& id) const;
@@ -114,6 +118,11 @@ class Membership {
   // How long a node may take to come back to a coordinator that was started or can be reached
   // again.
   Duration return_time() const { return std::max(evict_after_, kLongestReturn); }
+  // A node that lives is heard within the first return time after the trouble. Where three were not
+  // enough the trouble does not end, or the node is gone.
+  Duration longest_silence() const { return 3 * return_time(); }
+  // All time so far that does not count.
+  Duration uncounted() const { return uncounted_; }
   // The last amnesty's end.
   TimePoint amnesty_until() const { return amnesty_until_; }
   // Since when no node has been heard, once that has cost the first its place; else empty.
@@ -155,6 +164,11 @@ class Membership {
     return last_word_ + std::min(kReturnAfterClose, evict_after_) * 3 / 4 >= now;
   }
   TimePoint ExpiryOf(const Member& member, TimePoint now) const;
+  // How long nobody is heard before that is quiet.
+  Duration quiet_after() const;
+  void ForgiveQuiet(TimePoint now, Duration time) {
+    GrantAmnesty(now, time, now - last_word_ - quiet_after());
+  }
 
   Duration evict_after_;
   Map members_;
@@ -165,6 +179,8 @@ class Membership {
   TimePoint last_word_from_elsewhere_ = TimePoint::min();
   bool is_cut_off_ = false;
   TimePoint amnesty_until_ = TimePoint::min();
+  Duration uncounted_{0};
+  TimePoint uncounted_until_ = TimePoint::min();  // what was before is counted or uncounted already
   // A lower bound of every member's expiry: hearing a node only moves its expiry away.
   TimePoint next_scan_ = TimePoint::min();
 };

@@ -108,7 +108,7 @@ void State::ForgiveStall(TimePoint now) {
   stall_began = last_step;
   stall_ended = now;
   // Everybody's silence starts afresh: what they said meanwhile is still in our queue.
-  members.GrantAmnesty(now, members.return_time());
+  members.GrantAmnesty(now, members.return_time(), lost);
   for (TimePoint* at : {&forming.opened_at, &hold_until, &restart_hold_until, &backoff_until,
                         &readopt_until, &leader_back_by, &end_at}) {
     *at += lost;
@@ -142,8 +142,10 @@ Member* State::Hear(TimePoint now, const Stamp& stamp) {
 void State::Advance(TimePoint now) {
   // Nodes of a round that is being taken over have the time that all others have.
   if (phase == Phase::kReadopting || IsMissingSeats() || now < readopt_until) {
-    readopt_until = std::max(readopt_until, members.amnesty_until());
-    leader_back_by = std::max(leader_back_by, members.amnesty_until());
+    const TimePoint until = std::min(
+        members.amnesty_until(), readopt_since + members.uncounted() + members.longest_silence());
+    readopt_until = std::max(readopt_until, until);
+    leader_back_by = std::max(leader_back_by, until);
   }
   if (election.has_value() && resignation.empty() && phase != Phase::kClosed &&
       members.HearsNobodyElsewhere(now)) {

@@ -255,7 +255,10 @@ void Checker::OnStep(int life, TimePoint local, const rendezvous::RendezvousMach
   CoordinatorNotes& notes = coordinators_[life];
   // While it did not run it heard nobody: that time is nobody's silence.
   if (!notes.has_stepped) notes.started = notes.amnesty = notes.last_round = local;
-  if (notes.has_stepped && local - notes.last_step > std::chrono::seconds(2)) notes.amnesty = local;
+  if (notes.has_stepped && local - notes.last_step > std::chrono::seconds(2)) {
+    notes.amnesty = local;
+    notes.uncounted += local - notes.last_step - std::chrono::seconds(1);
+  }
   notes.has_stepped = true;
   notes.last_step = local;
   HearEvent(life, local, event);

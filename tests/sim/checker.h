@@ -116,7 +116,9 @@ class Checker {
     TimePoint started;
     TimePoint last_step;
     TimePoint amnesty;
-    TimePoint last_round;  // when a round last was sealed or ran
+    Duration uncounted{0};                     // all time so far in which it did not run
+    std::map<AgentKey, Duration> heard_after;  // ...when the node was heard last
+    TimePoint last_round;                      // when a round last was sealed or ran
     bool has_stepped = false;
     bool has_durable_verdict = false;
     int host = -1;
@@ -144,6 +146,8 @@ class Checker {
   std::vector<AgentKey> Waiting(const CoordinatorNotes& notes, const RoundNotes& round) const;
   void CheckArrival(int life, TimePoint local, const RoundNotes& round);
   void CheckEviction(int life, TimePoint local, AgentKey key);
+  // Not heard for three times that a return takes: no more is forgiven, however bad it is.
+  bool WasSilentForLong(const CoordinatorNotes& notes, TimePoint local, AgentKey key) const;
   // With etcd, of a leader whose nodes elsewhere were `before` its step.
   void CheckMajority(int life, TimePoint local, const std::set<AgentKey>& before,
                      const std::set<AgentKey>& after);

@@ -65,6 +65,7 @@ void Checker::HearEvent(int life, TimePoint local, const rendezvous::Event& even
             notes.back_late.insert(scenario_.is_one_host ? 0 : at->second.node);
           }
           heard->second = local;
+          notes.heard_after[at->second] = notes.uncounted;
         }
       },
       event);
@@ -368,12 +369,20 @@ std::string Checker::WhyMayStop(const RoundNotes& round) const {
   return "";
 }
 
+bool Checker::WasSilentForLong(const CoordinatorNotes& notes, TimePoint local, AgentKey key) const {
+  const auto heard = notes.heard.find(key);
+  if (heard == notes.heard.end()) return false;
+  const Duration uncounted = notes.uncounted - notes.heard_after.at(key);
+  const Duration return_time = std::max(scenario_.policy.evict_after, Duration(seconds(8)));
+  return local - heard->second - uncounted >= 3 * return_time;
+}
+
 void Checker::CheckEviction(int life, TimePoint local, AgentKey key) {
   const CoordinatorNotes& notes = coordinators_[life];
   const auto heard = notes.heard.find(key);
   const TimePoint since =
       std::max(notes.amnesty, heard == notes.heard.end() ? notes.started : heard->second);
-  if (local - since < scenario_.policy.evict_after) {
+  if (local - since < scenario_.policy.evict_after && !WasSilentForLong(notes, local, key)) {
     Broken(
         absl::StrCat("S15: ", ::ddprun::sim::NameOf(key), " was evicted after ",
                      std::chrono::duration_cast<std::chrono::milliseconds>(local - since).count(),
@@ -413,6 +422,7 @@ void Checker::CheckLostText(int life, TimePoint local, const std::string& text) 
   auto at = scenario_.is_one_host ? last.begin() : last.lower_bound({node, 0});
   for (; at != last.end() && (at->first.node == node || scenario_.is_one_host); ++at) {
     if (local - std::max(at->second, notes.amnesty) >= patience) return;
+    if (!is_closed && WasSilentForLong(notes, local, at->first)) return;
   }
   Broken(absl::StrCat("S15: it was not ", is_closed ? "away" : "silent", " for so long: ", text));
 }

@@ -8,6 +8,8 @@ namespace ddprun::rendezvous {
 namespace {
 
 using namespace testing;  // NOLINT: builders
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 Member& AdmitRemote(Membership& members, const std::string& name, uint64_t session, TimePoint now) {
   return members.Admit(Join(TestPolicy(1, 1), name, session), now);
@@ -88,6 +90,35 @@ TEST_CASE("membership: after silence everybody has the time that an agent may ta
   };
   CHECK(pass_to(107s).empty());
   CHECK(pass_to(109s) == std::vector<NodeId>{NodeId{"b"}});
+}
+
+// When "a", which says nothing, expires while "b" is heard at these times; zero: not within `last`.
+Duration ExpiryBeside(Membership& members, Member& b, Duration first, Duration step, int words,
+                      Duration last) {
+  for (Duration at = first; at < last; at += step) {
+    for (int word = 0; word < words; ++word) {
+      members.Hear(b, At(at + word * milliseconds(100)));
+      if (!members.Expired(At(at + word * milliseconds(100))).empty()) return at;
+    }
+  }
+  return Duration{0};
+}
+
+TEST_CASE("membership: beats of others that come late for ever keep no dead node") {
+  Membership members(10s);
+  AdmitRemote(members, "a", 1, At(0s));
+  Member& b = AdmitRemote(members, "b", 2, At(0s));
+  SUBCASE("in bursts") {
+    const Duration expiry = ExpiryBeside(members, b, 4s, 4s, 3, 600s);
+    CHECK(expiry >= 30s);
+    CHECK(expiry <= 50s);
+  }
+  SUBCASE("and a network that is away for long at a time does not count as that") {
+    // 3 s of each 100 s count, and what the nodes get to come back.
+    const Duration expiry = ExpiryBeside(members, b, 100s, 100s, 3, 3000s);
+    CHECK(expiry >= 200s);
+    CHECK(expiry <= 1200s);
+  }
 }
 
 TEST_CASE("membership: a beat that is late spares no other node") {

@@ -409,6 +409,38 @@ TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes")
   CHECK(messages <= 4 * kNodes);
 }
 
+// Two nodes of a coordinator apart, of which one is dead from the start. When it is lost while the
+// coordinator steps at these times, late each time; zero: never.
+template <typename Late>
+Duration LossBeside(Duration step, Duration last, Late late) {
+  RendezvousMachine machine(TestPolicy(1, 2), FirstStart(), At(0s));
+  machine.Step(At(0s), Join(TestPolicy(1, 2), "a", 1));
+  machine.Step(At(0s), Join(TestPolicy(1, 2), "b", 2));
+  for (Duration at = step; at < last; at += step) {
+    late(machine, At(at));
+    const Stamp stamp{SessionId{2}, Epoch{1}, Round{1}, kTestJob};
+    if (!Only<CloseSession>(machine.Step(At(at), HeartbeatReceived{stamp})).empty()) return at;
+  }
+  return Duration{0};
+}
+
+TEST_CASE("machine: a coordinator that is late for ever loses a dead node all the same") {
+  SUBCASE("as its queue is long") {
+    const Duration lost = LossBeside(
+        500ms, 600s, [](RendezvousMachine& machine, TimePoint now) { machine.NoteLag(now, 5s); });
+    CHECK(lost >= 30s);
+    CHECK(lost <= 45s);
+  }
+  SUBCASE("as it stands still again and again") {
+    const Duration lost = LossBeside(3s, 3600s, [](RendezvousMachine&, TimePoint) {});
+    CHECK(lost >= 30s);
+    CHECK(lost <= 180s);
+  }
+  SUBCASE("and one long stop is forgiven whole") {
+    CHECK(LossBeside(3600s, 7000s, [](RendezvousMachine&, TimePoint) {}) == 0s);
+  }
+}
+
 TEST_CASE("machine: a failure from before the round began is not older than the coordinator") {
   const Policy policy = TestPolicy(2, 2);
   RendezvousMachine machine(policy, FirstStart(), At(0s));

@@ -49,8 +49,9 @@ MUTANTS = [
     {
         "name": "nodes are evicted for a time in which the coordinator did not run",
         "patches": [(CORE + "rendezvous_machine.cc",
-                     "in our queue.\n  members.GrantAmnesty(now, members.return_time());\n",
-                     "in our queue.\n  if (!MUTANT) members.GrantAmnesty(now, members.return_time());\n")],
+                     "in our queue.\n  members.GrantAmnesty(now, members.return_time(), lost);\n",
+                     "in our queue.\n"
+                     "  if (!MUTANT) members.GrantAmnesty(now, members.return_time(), lost);\n")],
     },
     {
         "name": "the loss of a node is charged to the budget",
