@@ -44,6 +44,7 @@ Agent::Agent(AgentSetup setup, std::unique_ptr<Guardian> guardian, LogRouter& lo
       core_(AgentPolicyOf(setup_.config)),
       timer_(io_),
       trust_timer_(io_),
+      life_timer_(io_),
       store_(RoundStore::ReachOf(setup_.config, setup_.environment),
              [this] { TellOfDescriptors(); }),
       group_(io_,
@@ -154,8 +155,19 @@ void Agent::Begin(std::optional<Beginning> made) {
   };
   client_ = rendezvous::ConnectRendezvous(ConnectOptions(made->run_dir), hear, SteadyClock());
   // A job on this node alone runs at once, or is over before anybody asks.
-  if (setup_.config.rendezvous != RendezvousKind::kStandalone) OpenControl(Duration{0});
+  if (setup_.config.rendezvous != RendezvousKind::kStandalone) {
+    OpenControl(Duration{0});
+    ShowLife();
+  }
   Feed(AgentStarted{});
+}
+
+void Agent::ShowLife() {
+  client_->ShowLife();
+  life_timer_.expires_after(rendezvous::RendezvousClient::kLifeInterval);
+  life_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) ShowLife();
+  });
 }
 
 rendezvous::RendezvousOptions Agent::ConnectOptions(std::string run_dir) {

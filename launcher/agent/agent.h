@@ -186,6 +186,8 @@ class Agent {
   void MakeFiles();
   void Begin(std::optional<Beginning> made);
   void KillLeftoversOfJob();
+  // Shows that this thread runs, now and again: the client's own would beat without it.
+  void ShowLife();
   void TellOfDescriptors();  // on any thread
   rendezvous::RendezvousOptions ConnectOptions(std::string run_dir);
 
@@ -203,6 +205,7 @@ class Agent {
   int ends_asked_ = 0;  // workers' ends that the core has not heard of
   boost::asio::steady_timer timer_;
   boost::asio::steady_timer trust_timer_;
+  boost::asio::steady_timer life_timer_;
   bool is_waiting_ = false;                       // for a place
   std::shared_ptr<rendezvous::Tunnels> tunnels_;  // null: plain
   RoundStore store_;

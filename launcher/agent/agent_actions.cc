@@ -258,6 +258,7 @@ void Agent::Do(const EndJob& action) {
   store_.Close();
   control_timer_.cancel();
   trust_timer_.cancel();
+  life_timer_.cancel();
   stop_hint_timer_.cancel();
   control_.End();
   watch_.End();

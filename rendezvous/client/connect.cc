@@ -108,6 +108,7 @@ class Client final : public RendezvousClient {
     Post(StopCommand{how, reason});
   }
   void ReportHealth(const HealthReport& report) override { Post(HealthCommand{report}); }
+  void ShowLife() override { Post(LifeCommand{}); }
   void EndContact(Duration timeout) override {
     if (thread_.joinable()) return Post(EndCommand{timeout});
     handler_(ContactEnded{});

@@ -88,7 +88,9 @@ std::optional<TimePoint> ContactCore::NextDeadline() const {
 void ContactCore::GoOn() {
   if (WatchesMachine()) JudgeMachine();
   WatchLeader();
-  if (state_ == State::kFound && record_.has_unsaid() && !end_by_ && !is_stopping_host_) Link();
+  // A join would be a sign of life as well: of an agent that is stuck nobody wants one.
+  const bool may_link = !end_by_ && !is_stopping_host_ && !IsStuck();
+  if (state_ == State::kFound && record_.has_unsaid() && may_link) Link();
   if (state_ == State::kLinked) Talk();
   if (state_ == State::kSeeking && !end_by_) Seek();
   if (end_by_) End();

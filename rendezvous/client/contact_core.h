@@ -98,6 +98,7 @@ struct HealthCommand {
 struct EndCommand {
   Duration timeout{0};
 };
+struct LifeCommand {};
 
 // The answer to LookAtEndpoint and to CheckLocalName (kFound, kNoName or kNameLater).
 struct Looked {
@@ -167,8 +168,8 @@ struct LinkEnded {
 
 using ContactEvent =
     std::variant<JoinCommand, ReportCommand, LeaveCommand, AckCommand, AskCommand, AnswerCommand,
-                 StopCommand, HealthCommand, EndCommand, Looked, Hosted, HostFinished, HostLost,
-                 HostStopped, Said, Heard, BeatAnswered, LinkEnded, TimePassed>;
+                 StopCommand, HealthCommand, EndCommand, LifeCommand, Looked, Hosted, HostFinished,
+                 HostLost, HostStopped, Said, Heard, BeatAnswered, LinkEnded, TimePassed>;
 
 // Errands: each is answered by one event, however late.
 struct CheckLocalName {};
@@ -232,6 +233,8 @@ class ContactCore {
   // Until a coordinator says how often this node is to beat, its own evict time does.
   static constexpr Duration kMaxBeatInterval = std::chrono::seconds(1);
   static constexpr Duration kMinBeatInterval = std::chrono::milliseconds(10);
+  // After how long without a sign of life the agent does not work: three of its turns.
+  static constexpr Duration kLifePatience = 3 * RendezvousClient::kLifeInterval;
   // How long a node whose coordinator was cut off from the others lets them lead. They see within a
   // second that nobody does.
   static constexpr Duration kStandAside = std::chrono::seconds(10);
@@ -270,6 +273,7 @@ class ContactCore {
   void On(const HealthCommand& command);
   void SayAside(Event aside);
   void On(const EndCommand& command);
+  void On(const LifeCommand&) { lifeless_for_ = Duration{0}; }
   void On(const Looked& look);
   void On(const Hosted& hosted);
   void On(const HostFinished&);
@@ -320,6 +324,8 @@ class ContactCore {
   void LoseContact(ContactLost loss);
   // As long as this node's own options and the coordinator's word allow.
   void BeatEvery(Duration interval);
+  // The agent has shown signs of life, and shows none any more.
+  bool IsStuck() const { return lifeless_for_ >= kLifePatience; }
   // How long a coordinator on a live connection may not answer.
   Duration silence_limit() const {
     return std::max(std::min(options_.policy.evict_after * 3 / 2, kMaxSilence), 3 * beat_interval_);
@@ -430,6 +436,9 @@ class ContactCore {
   TimePoint next_beat_{};
   uint64_t sequence_ = 0;
   TimePoint beat_said_at_{};
+  // Since the agent's last sign of life, counted by beats: this whole process may have been
+  // stopped. Empty: the agent shows none.
+  std::optional<Duration> lifeless_for_;
   std::deque<Duration> round_trips_;  // the newest eight
   // Questions and answers to be said, behind all facts; they go with the link.
   static constexpr size_t kMaxAsides = 16;

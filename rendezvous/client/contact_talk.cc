@@ -107,9 +107,10 @@ void ContactCore::Talk() {
     Do(CloseLink{.is_polite = true});
   } else if (now_ >= next_beat_) {
     next_beat_ = now_ + beat_interval_;
+    if (lifeless_for_) *lifeless_for_ += std::min<Duration>(now_ - beat_said_at_, beat_interval_);
     beat_said_at_ = now_;
     is_saying_ = true;
-    Do(SayEvent{.event = HeartbeatReceived{record_.stamp()}, .sequence = ++sequence_});
+    Do(SayEvent{.event = HeartbeatReceived{record_.stamp(), IsStuck()}, .sequence = ++sequence_});
   }
 }
 
@@ -293,7 +294,11 @@ void ContactCore::Break(const std::string& reason) {
   state_ = State::kOver;
   if (end_by_ || record_.is_over()) return;
   if (!misfit_.empty()) return Fail(misfit_);
-  if (is_local_ && !is_stopping_host_) return Fail("the coordinator of this process has stopped");
+  if (is_local_ && !is_stopping_host_) {
+    // As all who are stuck it was lost, and comes back once it works.
+    if (IsStuck()) return Find();
+    return Fail("the coordinator of this process has stopped");
+  }
   state_ = State::kSeeking;
   // What broke after contact is looked into by the next attempt.
   if (!had_contact) return JudgeAttempt(Looked{.outcome = Outcome::kUnreachable, .text = reason});

@@ -119,6 +119,10 @@ class RendezvousClient {
   virtual void OrderStop(StopHow how, const std::string& reason) = 0;
   // What a later check has found of this node, which has joined and waits for a place.
   virtual void ReportHealth(const HealthReport& report) = 0;
+  // The agent's thread runs. Once it has said so it says it each kLifeInterval: else the node's
+  // beats tell the coordinator that it does not work, and the job goes on without it.
+  virtual void ShowLife() = 0;
+  static constexpr Duration kLifeInterval = std::chrono::seconds(1);
   // The last command: ends all contact once what was said has been taken, at the latest after
   // `timeout`; ContactEnded follows. Where this agent hosts the coordinator and has acknowledged
   // the verdict, it also waits, within `timeout`, until the others have.

@@ -230,16 +230,22 @@ void State::On(TimePoint now, const SessionBroken& event) {
   needs_review = true;
 }
 
+std::string State::WhyLost(TimePoint now, const Member& member) const {
+  if (now < member.last_heard + policy.evict_after) {
+    return "its connection closed, and it has not come back";
+  }
+  const std::string time = DurationText(policy.evict_after);
+  if (!member.is_stuck) return absl::StrCat("silent for ", time);
+  return absl::StrCat("its ddprun does not work: its main thread has stood still for ", time);
+}
+
 void State::EvictSilent(TimePoint now) {
   for (const NodeId& id : members.Expired(now)) {
     const Member& member = *members.Find(id);
     // A session that still looks alive is cut: were the node to hear us, it must join anew.
     if (member.is_connected) actions.push_back(CloseSession{member.session});
-    const bool is_silent = now >= member.last_heard + policy.evict_after;
     RemoveNode(now, id,
-               absl::StrCat("node ", members.NameOf(member), " is lost: ",
-                            is_silent ? "silent for " : "its connection closed, and it has not ",
-                            is_silent ? DurationText(policy.evict_after) : "come back"));
+               absl::StrCat("node ", members.NameOf(member), " is lost: ", WhyLost(now, member)));
   }
   if (phase == Phase::kClosed) return;
   const auto is_too_long = [&](std::optional<TimePoint> since) {

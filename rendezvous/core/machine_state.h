@@ -236,7 +236,7 @@ struct RendezvousMachine::State {
   void AdoptPolicy(Policy given);
   void ForgiveStall(TimePoint now);
   void NoteLag(TimePoint now, Duration lag);
-  void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp); }
+  void On(TimePoint now, const HeartbeatReceived& event) { Hear(now, event.stamp, event.is_stuck); }
   // What is asked and answered is the desk's (question_desk.h), and shows that the node lives.
   void On(TimePoint now, const HealthChecked& event);
   void On(TimePoint now, const QuestionAsked& event) { Hear(now, event.stamp); }
@@ -244,7 +244,7 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const Recorded&) { TellVerdict(now); }
   void On(TimePoint, const TimePassed&) {}
   // The member whose session it is, heard whatever round it names; else null, counted.
-  Member* Hear(TimePoint now, const Stamp& stamp);
+  Member* Hear(TimePoint now, const Stamp& stamp, bool is_stuck = false);
   void Advance(TimePoint now);
   std::optional<TimePoint> NextDeadline() const;
 
@@ -283,6 +283,7 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const NodeLeft& event);
   void On(TimePoint now, const SessionBroken& event);
   void EvictSilent(TimePoint now);
+  std::string WhyLost(TimePoint now, const Member& member) const;
   void RemoveNode(TimePoint now, const NodeId& id, const std::string& reason,
                   Departure departure = Departure::kLost);
 

@@ -17,7 +17,9 @@ constexpr Duration kLongQuiet = std::chrono::seconds(2);
 
 bool IsRemote(const Member& member) { return !member.source_addr.empty(); }
 
-bool CanBeSilent(const Member& member) { return !member.is_connected || IsRemote(member); }
+bool CanBeSilent(const Member& member) {
+  return !member.is_connected || member.is_stuck || IsRemote(member);
+}
 
 // "2 nodes (min 2, max 4)"; where the number is fixed "1 of 2 nodes"; with more than there is room
 // for "2 of 2 nodes and 1 spare".
@@ -82,7 +84,7 @@ Member* Membership::BreakSession(const SessionBroken& event, TimePoint now) {
   return member;
 }
 
-void Membership::Hear(Member& member, TimePoint now) {
+void Membership::Hear(Member& member, TimePoint now, bool is_stuck) {
   // The network has just come back, and some nodes take longer than others to do so, too. A quiet
   // of a few late beats has broken no link.
   const bool was_long = is_cut_off_ || last_word_ + kLongQuiet < now;
@@ -97,8 +99,13 @@ void Membership::Hear(Member& member, TimePoint now) {
       next_scan_ = std::min(next_scan_, now + closed_window());
     }
   }
-  member.last_heard = std::max(member.last_heard, now);
-  member.last_word = now;
+  member.is_stuck = is_stuck;
+  if (is_stuck) {
+    next_scan_ = std::min(next_scan_, member.last_heard + evict_after_);
+  } else {
+    member.last_heard = std::max(member.last_heard, now);
+    member.last_word = now;
+  }
   last_word_ = now;
   if (IsRemote(member)) last_word_from_elsewhere_ = now;
 }

@@ -28,6 +28,7 @@ struct Member {
   NodeInfo info;
   SessionId session;          // the newest; sessions of one node only grow
   bool is_connected = false;  // false: suspect, its session broke
+  bool is_stuck = false;      // its newest beat says that its agent does not work
   std::string source_addr;    // empty: this very process
   std::string accepted_addr;
   Standing standing = Standing::kWaiting;
@@ -57,8 +58,8 @@ std::string NumberedName(const NodeInfo& node, int node_rank);
 // makes a node suspect at once. One whose own end closed has 2 s to come back: a process that lives
 // is back within a second, and only one that has died closes and stays away. What gRPC ends here
 // because it hears nothing was silent for 5 s at least, so a session that ends while its node is
-// heard was ended over there. A connected node of this very process is never silent: it can stop
-// only with us.
+// heard was ended over there. A connected node of this very process is silent only if its
+// agent does not work: else it can stop only with us.
 //
 // Where no node at all is heard for several beats, the network of this machine is the likelier
 // culprit: nobody is evicted then, and when the first is heard again everybody's silence starts
@@ -84,7 +85,8 @@ class Membership {
   // The node is suspect from now on. Null when no node has that session.
   Member* BreakSession(const SessionBroken& event, TimePoint now);
   void Remove(const NodeId& id);
-  void Hear(Member& member, TimePoint now);
+  // `is_stuck`: its beat says that its agent does not work, so it is as silent as before.
+  void Hear(Member& member, TimePoint now, bool is_stuck = false);
   // Nobody expires within `time`, as we were not listening. But of a node of which nothing was
   // heard for longest_silence() nothing is forgiven any more. The last `uncounted` of that time do
   // not count: in them we could hear nobody.

@@ -129,12 +129,12 @@ void State::NoteLag(TimePoint now, Duration lag) {
   members.GrantAmnesty(now, members.return_time());
 }
 
-Member* State::Hear(TimePoint now, const Stamp& stamp) {
+Member* State::Hear(TimePoint now, const Stamp& stamp, bool is_stuck) {
   Member* member = members.FindBySession(stamp.session);
   if (member == nullptr) {
     ++ignored_messages;
   } else {
-    members.Hear(*member, now);
+    members.Hear(*member, now, is_stuck);
   }
   return member;
 }

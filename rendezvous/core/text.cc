@@ -39,7 +39,9 @@ struct EventRenderer {
                         node.node_rank < 0 ? "" : absl::StrCat(" node_rank=", node.node_rank),
                         node.is_endpoint_node ? " endpoint" : "");
   }
-  std::string operator()(const HeartbeatReceived& e) const { return Line("heartbeat", e.stamp); }
+  std::string operator()(const HeartbeatReceived& e) const {
+    return Line(e.is_stuck ? "heartbeat of a stuck agent" : "heartbeat", e.stamp);
+  }
   std::string operator()(const NodeLeft& e) const {
     return absl::StrCat(Line("leave", e.stamp), " reason=\"", e.reason, "\"");
   }

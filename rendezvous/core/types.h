@@ -228,8 +228,10 @@ struct NodeJoined {
   std::string accepted_addr;  // local address it was accepted on; empty likewise
   int restart_count = 0, max_restarts = 0;  // of its newest round of that instance; 0: none
 };
+// `is_stuck`: the agent does not work, though its connection lives.
 struct HeartbeatReceived {
   Stamp stamp;
+  bool is_stuck = false;
 };
 // The node goes, the job stays: leave is not close.
 struct NodeLeft {

@@ -206,7 +206,7 @@ struct EventToProto {
   Duration round_trip;
 
   void operator()(const NodeJoined& joined) { JoinToProto(joined, *out.mutable_join()); }
-  void operator()(const HeartbeatReceived&) { out.mutable_heartbeat(); }
+  void operator()(const HeartbeatReceived& e) { out.mutable_heartbeat()->set_is_stuck(e.is_stuck); }
   void operator()(const NodeLeft& left) {
     out.mutable_leave()->set_reason(CleanText(left.reason));
     out.mutable_leave()->set_is_by_signal(left.is_by_signal);
@@ -330,7 +330,7 @@ absl::StatusOr<Event> FromProto(const v1::AgentMessage& message) {
       event = JoinFromProto(message.join(), stamp, check);
       break;
     case v1::AgentMessage::kHeartbeat:
-      event = HeartbeatReceived{stamp};
+      event = HeartbeatReceived{stamp, message.heartbeat().is_stuck()};
       break;
     case v1::AgentMessage::kLeave:
       event =

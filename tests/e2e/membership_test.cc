@@ -1,6 +1,8 @@
 // Who belongs to which job, and what a node's going means for the others.
 #include <signal.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <cstdint>
 #include <memory>
@@ -108,6 +110,51 @@ TEST_CASE("membership: an agent that is killed alone is lost once its connection
   REQUIRE(nodes[1]->Wait() == 128 + SIGKILL);
   REQUIRE_MESSAGE(nodes[0]->Wait() == 121, nodes[0]->Describe());
   CHECK(nodes[0]->err() == Contains("is lost: its connection closed, and it has not come back"));
+}
+
+// The first thread of a process, alone, while this lives.
+class StoppedThread {
+ public:
+  explicit StoppedThread(pid_t pid) : pid_(pid) {
+    REQUIRE(ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0);
+    REQUIRE(ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr) == 0);
+    int status = 0;
+    REQUIRE(waitpid(pid, &status, __WALL) == pid);
+    REQUIRE(WIFSTOPPED(status));
+  }
+  ~StoppedThread() { CHECK(ptrace(PTRACE_DETACH, pid_, nullptr, nullptr) == 0); }
+
+ private:
+  const pid_t pid_;
+};
+
+TEST_CASE("membership: a node whose ddprun stands still is lost and comes back when it works") {
+  for (const size_t stuck : {size_t{1}, size_t{0}}) {  // 0: with the coordinator
+    CAPTURE(stuck);
+    Job job;
+    const std::vector<Node> nodes = StartTwo(
+        job, "1:2",
+        {"--rdzv-conf=keep_alive_interval=1,keep_alive_max_attempt=3,last_call_timeout=60"},
+        {"env:WORLD_SIZE", "touch:" + job.File("up{rank}.{restart}"), "until:" + job.File("go")});
+    const Subprocess& other = *nodes[1 - stuck];
+    const auto has_size = [&other](const std::string& size, size_t from) {
+      return other.out().find("WORLD_SIZE=" + size + "\n", from);
+    };
+    const size_t both = has_size("2", 0);
+    REQUIRE(both != std::string::npos);
+    {
+      const StoppedThread thread(nodes[stuck]->pid());
+      REQUIRE_MESSAGE(Eventually([&] { return has_size("1", both) != std::string::npos; }),
+                      other.Describe());
+      CHECK(other.err() ==
+            Contains("is lost: its ddprun does not work: its main thread has stood still for 3 s"));
+    }
+    const size_t alone = has_size("1", both);
+    REQUIRE_MESSAGE(Eventually([&] { return has_size("2", alone) != std::string::npos; }),
+                    nodes[0]->Describe(), nodes[1]->Describe());
+    job.Touch("go");
+    for (const Node& node : nodes) REQUIRE_MESSAGE(node->Wait() == 0, node->Describe());
+  }
 }
 
 TEST_CASE(

@@ -14,7 +14,7 @@ struct SaidLine {
     return std::string("join") + (e.held ? " held" : "") +
            (e.node.is_endpoint_node ? " endpoint" : "");
   }
-  std::string operator()(const HeartbeatReceived&) { return "beat"; }
+  std::string operator()(const HeartbeatReceived& e) { return e.is_stuck ? "stuck" : "beat"; }
   std::string operator()(const NodeLeft&) { return "leave"; }
   std::string operator()(const WorkersFailed&) { return "failed"; }
   std::string operator()(const FirstWorkerSucceeded&) { return "first success"; }

@@ -76,6 +76,42 @@ TEST_CASE("contact: a beat that is told waits longer than this node's own option
   CHECK(bench.Pass(milliseconds(11900)) != Contains("close"));
 }
 
+TEST_CASE("contact: the beats of an agent that shows no life any more say so") {
+  ContactBench bench = AssignedBench();
+  const auto pass = [&bench](int seconds_to_pass, bool shows_life) {
+    std::string did;
+    for (int i = 0; i < seconds_to_pass; ++i) {
+      if (shows_life) bench.Step(LifeCommand{});
+      did += bench.Pass(seconds(1)) + "; ";
+      bench.Step(Said{});
+      bench.Step(BeatAnswered{});
+    }
+    return did;
+  };
+  SUBCASE("and one that never showed any needs none") {
+    CHECK(pass(9, false) != Contains("stuck"));
+  }
+  SUBCASE("after three seconds, and until it does again") {
+    CHECK(pass(9, true) != Contains("stuck"));
+    CHECK(pass(1, false) == "say beat; ");
+    CHECK(pass(2, false) == "say stuck; say stuck; ");
+    CHECK(pass(1, true) == "say beat; ");
+  }
+  SUBCASE("and a time in which the whole process did not run is none of them") {
+    pass(3, true);
+    bench.now += seconds(9);
+    CHECK(bench.Step(TimePassed{}) == Contains("say beat"));
+  }
+  SUBCASE("and it comes back only once it works") {
+    pass(1, true);
+    pass(4, false);
+    CHECK(bench.Lose(kBroken) == Contains("look"));
+    CHECK(bench.Step(Saw(Outcome::kOurs)) == "");
+    CHECK(bench.Pass(seconds(30)) == "");
+    CHECK(bench.Step(LifeCommand{}) == "open; say join held");
+  }
+}
+
 TEST_CASE("contact: a coordinator that does not answer beats is lost, and looked for anew") {
   const std::pair<Duration, Duration> rows[] = {{seconds(10), seconds(15)},
                                                 {milliseconds(900), milliseconds(1350)}};

@@ -51,6 +51,27 @@ TEST_CASE("membership: the more nodes there are the fewer are the beats of each"
   CHECK(interval(300ms, 2) == 75ms);
 }
 
+TEST_CASE("membership: a node that beats and does not work is as silent as one that says nothing") {
+  for (const bool is_remote : {true, false}) {
+    CAPTURE(is_remote);
+    Membership members(10s);
+    NodeJoined join = Join(TestPolicy(1, 1), "a", 1);
+    if (!is_remote) join.source_addr.clear();
+    Member& a = members.Admit(join, At(0s));
+    Member& b = AdmitRemote(members, "b", 2, At(0s));
+    std::vector<NodeId> expired;
+    for (int second = 1; second <= 12; ++second) {
+      members.Hear(b, At(seconds(second)));
+      members.Hear(a, At(seconds(second)), /*is_stuck=*/second > 2);
+      expired = members.Expired(At(seconds(second)));
+      CHECK(expired.size() == (second < 12 ? 0 : 1));
+    }
+    CHECK(expired == std::vector<NodeId>{NodeId{"a"}});
+    members.Hear(a, At(12s));
+    CHECK(members.Expired(At(21s)).empty());
+  }
+}
+
 TEST_CASE("membership: where nobody is heard nobody expires, until the first is heard again") {
   Membership members(10s);
   Member& a = AdmitRemote(members, "a", 1, At(0s));
