@@ -318,7 +318,8 @@ class ContactCore {
   // Whether the next port's turn has come.
   bool TryNextPort(const Looked& look);
   void GoToNextPort();
-  // What answers is the coordinator of another job of this run, which may be ending.
+  // What answers is the coordinator of another job of this run, which may be ending, or one that
+  // has no place for this node yet.
   void HearOfOtherJob(const Refuse& refusal);
   void MakeContact();
   void LoseContact(ContactLost loss);

@@ -170,8 +170,12 @@ void ContactCore::HearOfOtherJob(const Refuse& refusal) {
   }
   is_ending_ = true;
   trouble_ = refusal.message;
-  TellWait(trouble_, absl::StrCat(JobText(options_.policy.run_id), " at ", Place(),
-                                  " is ending; waiting for the next one"));
+  if (refusal.kind == Refusal::kRankHeld) {
+    TellWait(trouble_, absl::StrCat("waiting: ", trouble_));
+  } else {
+    TellWait(trouble_, absl::StrCat(JobText(options_.policy.run_id), " at ", Place(),
+                                    " is ending; waiting for the next one"));
+  }
   SeekAgain();
   tries_host_ = MayHost() && !IsElected();
 }

@@ -99,7 +99,7 @@ std::string BackendText(const Policy& policy) {
 
 }  // namespace
 
-std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
+std::optional<Refuse> State::CheckAdmission(TimePoint now, const NodeJoined& event) const {
   const auto refuse = [&event](Refusal kind, std::string message) {
     return Refuse{.session = event.stamp.session, .kind = kind, .message = std::move(message)};
   };
@@ -130,6 +130,13 @@ std::optional<Refuse> State::CheckAdmission(const NodeJoined& event) const {
     return refuse(event.held ? Refusal::kOtherJob : Refusal::kFinal, std::move(other));
   }
   std::string wrong = FindFalseClaim(event);
+  if (wrong.empty() && IsRankInDoubt(now, event)) {
+    const Member& holder = *OtherOfRank(node);
+    return refuse(
+        Refusal::kRankHeld,
+        absl::StrCat("--node-rank=", node.node_rank, " is held by node ", NodeName(holder.info),
+                     ", which is not heard: it is free once that node is lost"));
+  }
   if (wrong.empty()) wrong = FindTakenRank(event);
   if (wrong.empty()) wrong = FindOtherProgram(event);
   if (wrong.empty()) return std::nullopt;
@@ -252,6 +259,13 @@ std::string State::FindTakenRank(const NodeJoined& event) const {
   if (holder == nullptr || (!holder->is_connected && holder->info.host == node.host)) return "";
   return absl::StrCat(given, " is held by node ", NodeName(holder->info),
                       ": each needs one of its own in ", range);
+}
+
+bool State::IsRankInDoubt(TimePoint now, const NodeJoined& event) const {
+  // With workers it is no replacement: one of the two is wrong.
+  if (event.held || FindTakenRank(event).empty()) return false;
+  const Member* holder = OtherOfRank(event.node);
+  return holder != nullptr && (!holder->is_connected || members.IsSilent(*holder, now));
 }
 
 const Member* State::OtherOfRank(const NodeInfo& node) const {

@@ -30,7 +30,7 @@ void State::On(TimePoint now, const NodeJoined& event) {
     AnswerAfterEnd(now, event);
     return;
   }
-  if (std::optional<Refuse> refusal = CheckAdmission(event)) {
+  if (std::optional<Refuse> refusal = CheckAdmission(now, event)) {
     const bool is_by_options = refusal->message == FindDifference(event) ||
                                refusal->message == FindTakenRank(event) ||
                                refusal->message == FindOtherCluster(event.node);

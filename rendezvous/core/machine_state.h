@@ -249,12 +249,14 @@ struct RendezvousMachine::State {
   std::optional<TimePoint> NextDeadline() const;
 
   // Who may join (machine_admit.cc). An empty text: nothing is wrong.
-  std::optional<Refuse> CheckAdmission(const NodeJoined& event) const;
+  std::optional<Refuse> CheckAdmission(TimePoint now, const NodeJoined& event) const;
   static std::string FindOtherRelease(const NodeInfo& node);
   std::string FindDifference(const NodeJoined& event) const;
   std::string FindTakenRank(const NodeJoined& event) const;
   std::string FindOtherCluster(const NodeInfo& node) const;
   std::string FindOtherProgram(const NodeJoined& event) const;
+  // ...by a node that may be gone, which its evict time shows.
+  bool IsRankInDoubt(TimePoint now, const NodeJoined& event) const;
   // Another node that was started with the rank of this one.
   const Member* OtherOfRank(const NodeInfo& node) const;
   std::string FindFalseClaim(const NodeJoined& event) const;

@@ -134,6 +134,10 @@ std::string Membership::NameOf(const Member& member) const {
   return absl::StrCat(name, " (", member.info.id.value.substr(0, kIdLength), ")");
 }
 
+bool Membership::IsSilent(const Member& member, TimePoint now) const {
+  return CanBeSilent(member) && member.last_word + 3 * beat_interval() <= now;
+}
+
 Duration Membership::quiet_after() const { return std::min(kLongestQuiet, evict_after_ / 2); }
 
 bool Membership::IsQuiet(TimePoint now) const { return last_word_ + quiet_after() < now; }

@@ -104,6 +104,8 @@ class Membership {
   // "gpu-07 (node 1)", without a node rank "gpu-07 (b2f81c0a)", the beginning of its id.
   std::string NameOf(const Member& member) const;
 
+  // Whether it has not been heard for three beats, whatever was forgiven.
+  bool IsSilent(const Member& member, TimePoint now) const;
   // Whether no node has been heard for several beats.
   bool IsQuiet(TimePoint now) const;
   // Whether two or more nodes elsewhere are in the job, and none has been heard for half of the

@@ -194,6 +194,8 @@ const char* RefusalName(Refusal kind) {
       return "other_job";
     case Refusal::kBadNode:
       return "bad_node";
+    case Refusal::kRankHeld:
+      return "rank_held";
   }
   return "?";
 }

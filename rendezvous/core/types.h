@@ -314,6 +314,7 @@ enum class Refusal {
   kJobOver,   // this job is closing: wait for the next one until join_timeout
   kOtherJob,  // its workers are of a job that is not this one: that one's coordinator is gone
   kBadNode,   // nothing: its host is bad; it ends with exit code 119 and the message
+  kRankHeld,  // its rank is of a node that may be gone: ask again until that is back or lost
 };
 
 // The node waits; one sentence for people, sent only when it changes:

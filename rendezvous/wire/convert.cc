@@ -173,6 +173,8 @@ v1::Refused::Kind KindToProto(Refusal kind) {
       return v1::Refused::KIND_OTHER_JOB;
     case Refusal::kBadNode:
       return v1::Refused::KIND_BAD_NODE;
+    case Refusal::kRankHeld:
+      return v1::Refused::KIND_RANK_HELD;
   }
   return v1::Refused::KIND_UNSPECIFIED;
 }
@@ -185,6 +187,8 @@ Refusal KindFromProto(v1::Refused::Kind kind) {
       return Refusal::kOtherJob;
     case v1::Refused::KIND_BAD_NODE:
       return Refusal::kBadNode;
+    case v1::Refused::KIND_RANK_HELD:
+      return Refusal::kRankHeld;
     default:
       return Refusal::kFinal;  // also of a newer coordinator: its message says what it is
   }

@@ -336,6 +336,17 @@ TEST_CASE("contact: nobody takes the port of a coordinator that runs apart") {
   CHECK(bench.Step(TimePassed{}) == "look here");
 }
 
+TEST_CASE("contact: a node whose rank a silent one holds asks again") {
+  ContactBench bench(Elsewhere());
+  bench.Step(JoinCommand{});
+  bench.Step(Saw(Outcome::kOurs));
+  CHECK(bench.Step(HearRefusal(Refusal::kRankHeld, "held")) == "close; emit waiting");
+  CHECK(bench.text == "waiting: held");
+  CHECK(bench.Pass(milliseconds(5)) == "look");
+  CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+  CHECK(bench.Step(HearAssign(1)) == "emit contact; emit assigned");
+}
+
 TEST_CASE("contact: a job that is ending is told of, and the next one waited for") {
   ContactBench bench(Elsewhere());
   bench.Step(JoinCommand{});
