@@ -271,7 +271,7 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   const bool has_unfinished_seat = seat != seats.end() && !seat->second.succeeded_at.has_value();
   if (member.previous_rank >= 0) gone[id] = reason;
   const bool is_cause =
-      departure == Departure::kBad ? !IsStartedOnce() : MayBeConsequence(id, member);
+      departure == Departure::kBad ? !IsStartedOnce() : MayBeConsequence(now, id, member);
   if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() && is_cause) {
     // What failed elsewhere failed because this node was gone or bad: the round is not charged.
     ForgetFailures();

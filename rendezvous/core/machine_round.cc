@@ -266,11 +266,14 @@ void State::CloseIfAllSucceeded(TimePoint now) {
                                         Counted(any.node_count, "node"), " succeeded")});
 }
 
-bool State::MayBeConsequence(const NodeId& id, const Member& member) const {
-  // A node that breaks contact about when others fail has probably died, and they of it. Its own
-  // failure report is its own.
-  return first_failure.has_value() && !member.is_connected && first_failure->reporter != id &&
-         member.suspect_since <= first_failure->date + policy.first_cause_window;
+bool State::MayBeConsequence(TimePoint now, const NodeId& id, const Member& member) const {
+  // A node that breaks contact about when others fail has probably died, and they of it. So has one
+  // that falls silent: the connections of a machine without power look alive. Its own failure
+  // report is its own.
+  if (!first_failure.has_value() || first_failure->reporter == id) return false;
+  const TimePoint failed_at = first_failure->date + policy.first_cause_window;
+  if (!member.is_connected) return member.suspect_since <= failed_at;
+  return members.IsSilent(member, now) && member.last_word <= failed_at;
 }
 
 bool State::IsCauseUncertain(TimePoint now) const {
@@ -280,7 +283,7 @@ bool State::IsCauseUncertain(TimePoint now) const {
   return std::ranges::any_of(seats, [&](const auto& entry) {
     const Member* member = members.Find(entry.first);
     return member != nullptr && !entry.second.succeeded_at.has_value() &&
-           MayBeConsequence(entry.first, *member);
+           MayBeConsequence(now, entry.first, *member);
   });
 }
 
@@ -295,7 +298,6 @@ bool State::MayMoreBeReported() const {
 // All that is known follows from a peer that left, and the peer's node has not had its say.
 bool State::AwaitsPeersWord(TimePoint now) const {
   if (!first_failure.has_value() || !first_failure->is_consequence()) return false;
-  if (now >= drained_at + kPeersWord) return false;
   const int peer = *first_failure->report.left_peer;
   return std::ranges::any_of(seats, [&](const auto& entry) {
     const Seat& seat = entry.second;
@@ -303,7 +305,11 @@ bool State::AwaitsPeersWord(TimePoint now) const {
     if (rank < 0 || rank >= seat.local_world_size || seat.succeeded_at.has_value()) return false;
     if (seat.first_success.has_value() && seat.first_success->rank == peer) return false;
     const Member* member = members.Find(entry.first);
-    return member != nullptr && member->standing != Standing::kWaiting;
+    if (member == nullptr || member->standing == Standing::kWaiting) return false;
+    // Its next beat shows that it lives; or none comes, and it is a suspect.
+    const bool is_unheard = member->last_word <= drained_at && !members.IsSilent(*member, now) &&
+                            now < member->last_word + 3 * members.beat_interval();
+    return now < drained_at + kPeersWord || is_unheard;
   });
 }
 

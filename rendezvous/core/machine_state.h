@@ -375,7 +375,7 @@ struct RendezvousMachine::State {
   void On(TimePoint now, const FirstWorkerSucceeded& event);
   void On(TimePoint now, const WorkersSucceeded& event);
   void CloseIfAllSucceeded(TimePoint now);
-  bool MayBeConsequence(const NodeId& id, const Member& member) const;
+  bool MayBeConsequence(TimePoint now, const NodeId& id, const Member& member) const;
   static Duration ReviewPause(size_t nodes);
   bool MayMoreBeReported() const;
   bool AwaitsPeersWord(TimePoint now) const;
