@@ -113,7 +113,7 @@ bool State::LearnFromStamp(TimePoint now, const NodeJoined& event) {
     restart_hold_until = {};
   }
   if (std::exchange(owes_hold, false) && round == Round{}) {
-    restart_hold_until = now + members.return_time();
+    restart_hold_until = now + members.return_time(policy.min_nodes);
   }
   if (stamp.instance != instance) return false;
   // Whoever lives comes back while the round is held: nobody else has to be given time to come.
@@ -155,7 +155,7 @@ void State::AdoptRunning(TimePoint now, const NodeJoined& event, bool is_unknown
   if (is_unknown_round && round == Round{} && forming.is_first) {
     // Or the coordinator before us knew more than we do: others of its round may be on their way.
     forming.is_first = false;
-    hold_until = now + members.return_time();
+    hold_until = now + members.return_time(event.held->node_count);
   }
   if ((phase == Phase::kSealed || phase == Phase::kReadopting) && has_seat) {
     DrainRound(now, DrainCause::kLoss,

@@ -103,7 +103,7 @@ std::string State::FindOverlap(const NodeJoined& event) const {
 void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
   const Stamp& stamp = event.stamp;
   const bool is_first = !IsThisRound(stamp);
-  if (is_first) BeginReadopting(now, stamp);
+  if (is_first) BeginReadopting(now, stamp, event.held->node_count);
   const size_t before = seats.size();
   TakeSeat(*event.held, member);
   if (seats.size() > before) leader_back_by = now + Membership::kReturnAfterClose;
@@ -118,7 +118,7 @@ void State::Readopt(TimePoint now, const NodeJoined& event, Member& member) {
   }
 }
 
-void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
+void State::BeginReadopting(TimePoint now, const Stamp& stamp, int nodes) {
   StopRunning(absl::StrCat("round ", round.value, " is over"));
   ClearSeats();
   ForgetOldRanks();
@@ -127,7 +127,7 @@ void State::BeginReadopting(TimePoint now, const Stamp& stamp) {
   phase = Phase::kReadopting;
   epoch = stamp.epoch;
   round = stamp.round;
-  readopt_until = now + members.return_time();
+  readopt_until = now + members.return_time(nodes);
   readopt_since = now - members.uncounted();
   left_of_round = 0;
   is_readopted = true;

@@ -342,7 +342,8 @@ struct RendezvousMachine::State {
   bool IsThisRound(const Stamp& stamp) const;
   std::string FindContradiction(const NodeJoined& event) const;
   void Readopt(TimePoint now, const NodeJoined& event, Member& member);
-  void BeginReadopting(TimePoint now, const Stamp& stamp);
+  // `nodes`: how many that round has.
+  void BeginReadopting(TimePoint now, const Stamp& stamp, int nodes);
   void NoteBack(const Member& member);
   void TakeSeat(const Assignment& assignment, Member& member);
   void ClearSeats();

@@ -158,7 +158,7 @@ JobFacts State::Facts(TimePoint now) const {
       verdict && verdict->exit_code == kRendezvousExitCode && !verdict->first_failure;
   if (is_end_of_loss) facts.gone = verdict->reason;
   if (phase == Phase::kReadopting && IsMissingSeats() &&
-      now + members.return_time() >= readopt_until + kMissedAfter) {
+      now + members.return_time(round_size.nodes) >= readopt_until + kMissedAfter) {
     facts.gone = MissingText();
   }
   facts.failure = first_failure.has_value() ? FactOf(Cause()) : last_failure;

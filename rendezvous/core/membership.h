@@ -120,8 +120,11 @@ class Membership {
     return std::min(std::max(kShortestBeat, of_all), evict_after_ / 4);
   }
   // How long a node may take to come back to a coordinator that was started or can be reached
-  // again.
-  Duration return_time() const { return std::max(evict_after_, kLongestReturn); }
+  // again, where so many come at once, or all of ours.
+  Duration return_time(int nodes) const {
+    return std::max(evict_after_, kLongestReturn + Beyond(nodes) * kReturnOfEach);
+  }
+  Duration return_time() const { return return_time(static_cast<int>(members_.size())); }
   // A node that lives is heard within the first return time after the trouble. Where three were not
   // enough the trouble does not end, or the node is gone.
   Duration longest_silence() const { return 3 * return_time(); }
@@ -154,14 +157,20 @@ class Membership {
   // A beat costs the coordinator 0.15 ms of a CPU: with a thousand in a second that is little.
   static constexpr Duration kShortestBeat = std::chrono::seconds(1);
   static constexpr Duration kBeatOfEach = std::chrono::milliseconds(1);
+  // Of thousands that come at once each takes a coordinator 5 ms: 19 s passed until 4,096 were back
+  // (docs/internals/benchmark-scale.md). A thousand are back within the 8 s.
+  static constexpr Duration kReturnOfEach = std::chrono::milliseconds(5);
   // Where something resets all connections, all come back at once: a thousand of them within a
   // second. With more each has a millisecond longer.
-  static constexpr int64_t kReturningAtOnce = 1000;
-  static constexpr Duration kReturnOfEach = std::chrono::milliseconds(1);
+  static constexpr Duration kReturnOfEachClosed = std::chrono::milliseconds(1);
+  static int64_t Beyond(int nodes) {
+    constexpr int kReturningAtOnce = 1000;
+    return std::max(0, nodes - kReturningAtOnce);
+  }
 
   Duration closed_window() const {
-    const int64_t beyond = static_cast<int64_t>(members_.size()) - kReturningAtOnce;
-    return std::min(kReturnAfterClose + std::max<int64_t>(0, beyond) * kReturnOfEach, evict_after_);
+    const int nodes = static_cast<int>(members_.size());
+    return std::min(kReturnAfterClose + Beyond(nodes) * kReturnOfEachClosed, evict_after_);
   }
   // Whether a node was heard for less than a beat and a half before.
   bool HasFreshWord(TimePoint now) const {

@@ -30,8 +30,9 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// More sessions than this are refused: every node needs one.
-constexpr size_t kMaxSessions = 16384;
+// More sessions than this are refused: every node needs one. Beats of so many take half a core, and
+// the machine keeps their round when a node dies and when it is started again (machine_farm).
+constexpr size_t kMaxSessions = 8192;
 // How long a start waits for the job's file, and an end for its removal.
 constexpr Duration kFileLimit = std::chrono::seconds(2);
 // From this node's end until the others of a job that is stopped as a whole have left it.

@@ -49,14 +49,18 @@ def measure_farm(program, nodes, rate):
         rows += [("failure to the last agent told", "ms", [failure["told_last_ms"] for failure in failures]),
                  ("failure to the last place in the next round", "ms", [failure["placed_last_ms"] for failure in failures]),
                  ("messages to an agent for that", "", [failure["messages_an_agent"] for failure in failures])]
-        agents.ask("note")
+        round_before = agents.ask("note")["round"]
         coordinator.kill()
         coordinator = Part(program, "coordinator", nodes, port)
         parts.insert(0, coordinator)
         coordinator.ready()
         back = agents.ask("back")
         used = coordinator.ask("use")
+        # Who does not come back in time ends the round some seconds later.
+        later = agents.ask(f"stay {IDLE_S}")
+        kept = later["round"] == round_before and later["drained"] == 0
         rows += [("coordinator killed, a new one at once, to the last agent back", "ms", [back["back_last_ms"]]),
+                 ("the round is kept by it (1) or ends (0)", "", [int(kept)]),
                  ("the new coordinator until then, CPU", "ms", [used["cpu_ms"]]),
                  ("the new coordinator, most memory", "MiB", [used["peak_kib"] / 1024])]
         agents.ask("fail")  # it leads the job on

@@ -409,6 +409,33 @@ TEST_CASE("machine: a storm of joins costs messages in proportion to the nodes")
   CHECK(messages <= 4 * kNodes);
 }
 
+TEST_CASE("machine: thousands that come back to a new coordinator keep their round") {
+  constexpr int kNodes = 4096;
+  const Policy policy = TestPolicy(kNodes, kNodes);
+  RendezvousMachine machine(policy, FirstStart(), At(0s));
+  Duration at = 1s;
+  for (int i = 0; i < kNodes; ++i, at += 4600us) {  // 19 s for all: benchmark-scale.md
+    NodeJoined event = Join(policy, "n" + std::to_string(i), static_cast<uint64_t>(i) + 1);
+    event.held = Assignment{.instance = JobInstance{9, 9},
+                            .epoch = Epoch{1},
+                            .round = Round{1},
+                            .node_rank = i,
+                            .node_count = kNodes,
+                            .first_rank = 2 * i,
+                            .world_size = 2 * kNodes,
+                            .coordinator_is_member = false};
+    event.stamp = {event.stamp.session, Epoch{1}, Round{1}, event.held->instance};
+    CHECK(Only<Drain>(machine.Step(At(at), event)).empty());
+    // Those that are back beat.
+    for (int j = i; j >= 0; j -= 500) {
+      const Stamp stamp{SessionId{static_cast<uint64_t>(j) + 1}, Epoch{1}, Round{1}, {9, 9}};
+      CHECK(Only<Drain>(machine.Step(At(at), HeartbeatReceived{stamp})).empty());
+    }
+  }
+  CHECK(machine.Facts(At(at)).phase == "running");
+  CHECK(machine.Facts(At(at)).waiting_for.empty());
+}
+
 // Two nodes of a coordinator apart, of which one is dead from the start. When it is lost while the
 // coordinator steps at these times, late each time; zero: never.
 template <typename Late>

@@ -242,12 +242,12 @@ class Silent final : public Session {
   void Close() override {}
 };
 
-TEST_CASE("grpc: 16,384 agents are taken, and one more is told that there is no room") {
+TEST_CASE("grpc: 8,192 agents are taken, and one more is told that there is no room") {
   auto coordinator = StartListening(TestPolicy(1, 1));
   const auto silent = std::make_shared<Silent>();
   int taken = 0;
   while (coordinator->inbox()->Open(silent)) ++taken;
-  CHECK(taken == 16384);
+  CHECK(taken == 8192);
   EventLog log;
   Policy policy = TestPolicy(1, 1);
   policy.join_timeout = std::chrono::seconds(2);

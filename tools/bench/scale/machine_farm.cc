@@ -137,6 +137,33 @@ class Farm {
     }
     Tell("a node dies, peers fail of it, the others join again", events);
   }
+  // Another coordinator takes over, and the nodes come back to it, so many in a second, while those
+  // that are back beat.
+  void TakeOver(int per_second) {
+    Begin();
+    machine_.emplace(policy_, Beginning{.epoch = Epoch{2}, .instance = {2, 1}, .verdict = {}},
+                     now_);
+    const Duration step = Duration(std::chrono::seconds(1)) / per_second;
+    Duration owed{0};
+    size_t next = 0, beats = 0;
+    for (size_t back = 1; back <= nodes_.size(); ++back) {
+      Tick(step);
+      NodeJoined event = nodes_[back - 1].hello;
+      event.stamp = Stamp(back - 1);
+      event.held = nodes_[back - 1].held;
+      event.restart_count = event.held->restart_count;
+      event.max_restarts = event.held->max_restarts;
+      Feed(event);
+      owed += static_cast<int64_t>(back) * step;
+      for (; owed >= machine_->beat_interval(); owed -= machine_->beat_interval(), ++beats) {
+        Feed(HeartbeatReceived{Stamp(next++ % back)});
+      }
+    }
+    const bool is_kept = drains_ == 0 && machine_->Facts(now_).phase == "running" &&
+                         machine_->Facts(now_).waiting_for.empty();
+    Tell(is_kept ? "a new coordinator, the round is kept" : "a new coordinator, the round is LOST",
+         nodes_.size() + beats);
+  }
   void Lose() {
     Begin();
     Feed(SessionBroken{nodes_.back().hello.stamp.session, /*is_by_peer=*/true});
@@ -263,6 +290,8 @@ int main(int argc, char** argv) {
   farm.Beat();
   farm.Fail();
   farm.Join("all join again, the next round is sealed", per_second);
+  // As fast as 4,096 of the product's agents came back.
+  farm.TakeOver(215);
   farm.Die();
   farm.Join("it is back, the next round is sealed", per_second);
   farm.Lose();

@@ -11,8 +11,9 @@
 //   fail      a worker of one agent fails: until all agents are told to stop, and, as each joins
 //             again at once, until all have their place in the next round           (agents)
 //   wait S    S seconds pass; what was heard meanwhile                             (agents)
-//   note      what is heard from now on is of "back"                               (agents)
+//   note      what is heard from now on is of "back" and "stay"                    (agents)
 //   back      until all agents have lost the coordinator and are back at one       (agents)
+//   stay S    S seconds pass; what was heard since "note", and in which round an agent is (agents)
 #include <dirent.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -125,6 +126,8 @@ class Agent {
     client_->Join(node_);
   }
 
+  // REQUIRES: a place was heard of, and none is under way.
+  Round round() const { return place_.round; }
   void FailWorker() {
     FailureReport report{.node = node_.id, .host = node_.host, .rank = place_.first_rank};
     client_->ReportFailed(place_.round, report, SteadyNow());
@@ -170,9 +173,10 @@ void PrintTimes(const char* name, std::vector<double>& times) {
               times[last / 2], name, times[last * 99 / 100], name, times[last]);
 }
 
-void PrintPhase(Heard& heard, size_t agents) {
+// `round`: that in which an agent is.
+void PrintPhase(Heard& heard, size_t agents, Round round) {
   const std::lock_guard lock(heard.mutex);
-  std::printf("{");
+  std::printf("{\"round\": %lu, \"drained\": %zu, ", round.value, heard.drained_ms.size());
   if (!heard.drained_ms.empty()) PrintTimes("told", heard.drained_ms);
   if (!heard.assigned_ms.empty()) PrintTimes("placed", heard.assigned_ms);
   if (!heard.restored_ms.empty()) PrintTimes("back", heard.restored_ms);
@@ -194,19 +198,19 @@ void RunAgents(uint16_t port, int nodes, int per_second) {
   const double started_ms = heard.Now_ms();
   heard.Await("the first round", heard.assigned_ms, count);
   std::fprintf(stderr, "rendezvous_farm: %d clients were made in %.0f ms\n", nodes, started_ms);
-  PrintPhase(heard, count);
+  PrintPhase(heard, count, agents[0]->round());
   Obey([&](const std::string& verb, int number) {
     if (verb == "use") return PrintUse();
-    if (verb != "back") heard.BeginAnew();
+    if (verb != "back" && verb != "stay") heard.BeginAnew();
     if (verb == "back") {
       heard.Await("the time without a coordinator", heard.restored_ms, count);
     } else if (verb == "fail") {
       agents[count / 2]->FailWorker();
       heard.Await("the next round", heard.assigned_ms, count);
-    } else if (verb == "wait") {
+    } else if (verb == "wait" || verb == "stay") {
       std::this_thread::sleep_for(std::chrono::seconds(number));
     }
-    PrintPhase(heard, count);
+    PrintPhase(heard, count, agents[0]->round());
   });
   std::fflush(stdout);
   std::_Exit(0);  // a farm that takes leave takes seconds, and is not measured
