@@ -336,6 +336,20 @@ TEST_CASE("convert: each kind of message has its own size limit") {
   CHECK(FromProto(other).status() == TooLarge("message", other, 262144));
 }
 
+TEST_CASE("convert: a beat says whether its agent works and a refusal says which kind it is") {
+  for (const bool is_stuck : {false, true}) {
+    const auto beat = FromProto(ToProto(HeartbeatReceived{{}, is_stuck}, Duration{0}).value());
+    REQUIRE_MESSAGE(beat.ok(), beat.status().message());
+    CHECK(std::get<HeartbeatReceived>(*beat).is_stuck == is_stuck);
+  }
+  for (const Refusal kind :
+       {Refusal::kFinal, Refusal::kJobOver, Refusal::kOtherJob, Refusal::kRankHeld}) {
+    const auto refused = FromProto(ToProto(Refuse{{}, kind, "why"}, Stamp{}, TimePoint{}), {});
+    REQUIRE_MESSAGE(refused.ok(), refused.status().message());
+    CHECK(std::get<Refuse>(*refused).kind == kind);
+  }
+}
+
 TEST_CASE("convert: fields that only a newer release knows are ignored") {
   v1::AgentMessage beat = ToProto(HeartbeatReceived{}, Duration{0}).value();
   AddUnknownField(beat, 3000);
