@@ -7,10 +7,18 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "rendezvous/core/text.h"
 
 namespace ddprun::rendezvous {
 namespace {
 using Kind = RendezvousFailed::Kind;
+
+// Who answers is no coordinator of this run.
+bool IsStranger(Looked::Outcome outcome) {
+  using Outcome = Looked::Outcome;
+  return outcome == Outcome::kForeign || outcome == Outcome::kDistrusted ||
+         outcome == Outcome::kOtherRun;
+}
 
 // Host names do not differ by case, nor by the dot that ends a full one.
 std::string Canonical(const std::string& name) {
@@ -138,8 +146,7 @@ void ContactCore::On(const Looked& look) {
   if (look.outcome != Outcome::kOurs) return JudgeAttempt(look);
   is_apart_ = look.is_apart;
   misfit_.clear();
-  closed_since_.reset();
-  silent_since_.reset();
+  NoteRows(look);
   taken_since_.reset();
   Find();
 }
@@ -205,17 +212,13 @@ void ContactCore::JudgeName(const Looked& look) {
 void ContactCore::JudgeAttempt(const Looked& look) {
   if (IsElected()) return JudgeLeader(look);
   const bool is_refused = look.outcome == Outcome::kRefused;
-  const bool is_replaced =
-      look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kOtherRelease ||
-      look.outcome == Outcome::kForeign || look.outcome == Outcome::kDistrusted;
+  const bool is_replaced = IsStranger(look.outcome) || look.outcome == Outcome::kOtherRelease;
   // Whoever has the port says nothing on it: perhaps nobody has it any more.
   const bool may_be_free =
       is_refused || look.outcome == Outcome::kUnreachable || look.outcome == Outcome::kClosed;
-  trouble_ = look.text;
-  if (look.outcome != Outcome::kClosed) closed_since_.reset();
-  if (look.outcome == Outcome::kClosed && !closed_since_) closed_since_ = now_;
-  if (look.outcome != Outcome::kSilent) silent_since_.reset();
-  if (look.outcome == Outcome::kSilent && !silent_since_) silent_since_ = errand_since_;
+  const bool is_outwaited = IsStranger(look.outcome) && had_contact_;
+  trouble_ = is_outwaited ? AttemptText(look) : look.text;
+  NoteRows(look);
   if (TryNextPort(look)) return GoToNextPort();
   if (loss_) {
     const bool is_expired = look.outcome == Outcome::kExpired;
@@ -224,7 +227,8 @@ void ContactCore::JudgeAttempt(const Looked& look) {
                  .is_lasting = is_replaced || is_expired});
   }
   if (!record_.is_assigned()) {
-    if ((look.outcome == Outcome::kOtherRun && options_.more_ports.empty()) || look.refuses) {
+    const bool is_other_job = look.outcome == Outcome::kOtherRun && options_.more_ports.empty();
+    if ((is_other_job && !is_outwaited) || look.refuses) {
       // Its coordinator refuses this node, and names it to those who may be waiting for it.
       misfit_ = AttemptText(look);
       return Find();
@@ -240,11 +244,26 @@ void ContactCore::JudgeAttempt(const Looked& look) {
   if (tries_host_ && !taken_since_) {
     attempt_at_ = now_;
   } else if (!record_.is_assigned() && now_ >= without_contact_since_ + kQuietStart) {
-    TellWait(look.text, WaitText(look.text));
+    TellWait(trouble_, WaitText(trouble_));
   }
 }
 
+void ContactCore::NoteRows(const Looked& look) {
+  const auto note = [](bool is_one, TimePoint since, std::optional<TimePoint>& row) {
+    if (!is_one) row.reset();
+    if (is_one && !row) row = since;
+  };
+  note(look.outcome == Outcome::kClosed, now_, closed_since_);
+  note(look.outcome == Outcome::kSilent, errand_since_, silent_since_);
+  note(IsStranger(look.outcome), now_, stranger_since_);
+}
+
 std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
+  if (IsStranger(look.outcome) && had_contact_) {
+    if (now_ - *stranger_since_ < kStrangerLimit) return std::nullopt;
+    return absl::StrCat(AttemptText(look), "; nobody else has answered there for ",
+                        DurationText(kStrangerLimit));
+  }
   const bool is_known_other = look.outcome == Outcome::kOtherRun && !options_.more_ports.empty();
   const bool is_others = look.outcome == Outcome::kForeign || look.outcome == Outcome::kDistrusted;
   const bool is_misfit = is_others || look.outcome == Outcome::kOtherRelease;
@@ -274,9 +293,8 @@ bool ContactCore::HasNextPort() const {
 }
 
 bool ContactCore::TryNextPort(const Looked& look) {
-  const bool is_others = look.outcome == Outcome::kOtherRun || look.outcome == Outcome::kForeign ||
-                         look.outcome == Outcome::kDistrusted ||
-                         (look.outcome == Outcome::kExpired && !look.is_own);
+  const bool is_others =
+      IsStranger(look.outcome) || (look.outcome == Outcome::kExpired && !look.is_own);
   others_ports_ = is_others ? others_ports_ + 1 : 0;
   if (look.outcome == Outcome::kOtherRelease) return false;  // it is our job's
   // There is none that could become ours.

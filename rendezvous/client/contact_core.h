@@ -223,6 +223,10 @@ class ContactCore {
   // One that takes connections and says nothing may be a coordinator's whom thousands ask at once:
   // three looks.
   static constexpr Duration kSilentLimit = std::chrono::seconds(15);
+  // A node that has met its coordinator looks on for so long while only strangers answer in its
+  // place. A service manager has started a coordinator again by then, also with a back-off. Another
+  // program that has kept the port so long keeps it.
+  static constexpr Duration kStrangerLimit = std::chrono::seconds(60);
   // After how long a look is told of: the first thing that is told, and any later one.
   static constexpr Duration kFirstLongLook = std::chrono::seconds(2);
   static constexpr Duration kLongLook = std::chrono::seconds(30);
@@ -311,6 +315,8 @@ class ContactCore {
   // How long this one lets others try before it does: the lower ranks, or chance decides.
   Duration TurnAfter();
   void AwaitTurn();
+  // Begins and ends the rows of answers that mean something if they last.
+  void NoteRows(const Looked& look);
   // Why an agent that waits for a place should not go on; nullopt: it should.
   std::optional<std::string> FinalTrouble(const Looked& look) const;
   // Of a job whose coordinator was not met yet: whether it may be at the next port.
@@ -386,18 +392,19 @@ class ContactCore {
   std::minstd_rand random_;
   TimePoint attempt_at_{};
   bool is_name_checked_ = false;
-  bool hosts_ = false;                     // the endpoint is this host's, as far as is known
-  bool tries_host_ = false;                // the port may be free for us
-  bool goes_back_ = false;                 // the next look is where the link led
-  size_t port_ = 0;                        // 0: the endpoint's, else one of more_ports
-  size_t others_ports_ = 0;                // in a row up to this one, of others
-  std::optional<TimePoint> taken_since_;   // the port of this host, by nobody known
-  std::optional<TimePoint> closed_since_;  // first of an unbroken row of kClosed answers
-  std::optional<TimePoint> silent_since_;  // the first look of an unbroken row of kSilent ones
-  bool is_apart_ = false;                  // the coordinator that was found last
-  std::string ip_;                         // where the last look was
-  std::string leader_;                     // kElected: whose place the last look found
-  bool is_leader_refusing_ = false;        // ...and its machine refuses for it
+  bool hosts_ = false;                       // the endpoint is this host's, as far as is known
+  bool tries_host_ = false;                  // the port may be free for us
+  bool goes_back_ = false;                   // the next look is where the link led
+  size_t port_ = 0;                          // 0: the endpoint's, else one of more_ports
+  size_t others_ports_ = 0;                  // in a row up to this one, of others
+  std::optional<TimePoint> taken_since_;     // the port of this host, by nobody known
+  std::optional<TimePoint> closed_since_;    // first of an unbroken row of kClosed answers
+  std::optional<TimePoint> silent_since_;    // the first look of an unbroken row of kSilent ones
+  std::optional<TimePoint> stranger_since_;  // first of an unbroken row of strangers' answers
+  bool is_apart_ = false;                    // the coordinator that was found last
+  std::string ip_;                           // where the last look was
+  std::string leader_;                       // kElected: whose place the last look found
+  bool is_leader_refusing_ = false;          // ...and its machine refuses for it
   // It stood for the place of a leader that refused, and has met no other leader since.
   bool took_refused_place_ = false;
   TimePoint turn_at_;                  // who looks from then on and finds nobody may lead

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/e2e/job.h"
+#include "tests/rendezvous/server/sockets.h"
 #include "tests/support/contains.h"
 #include "tests/support/netns.h"
 #include "tests/support/skip.h"
@@ -64,6 +65,12 @@ class Apart {
   void KillCoordinator() {
     coordinator_->Signal(SIGKILL);
     REQUIRE(coordinator_->Wait() == 128 + SIGKILL);
+  }
+
+  // One of them alone, which then waits for the other one.
+  void StartWaitingNode() {
+    nodes_.push_back(job_.Run(job_.NodeOptions(1, "2", {"--rdzv-id=apart"}), {}));
+    AwaitMissingNodes(*nodes_.back());
   }
 
   // Waits until both agents have found a coordinator for the `times`th time since they lost the
@@ -156,6 +163,22 @@ TEST_CASE("coordinator: the agents say who serves another run in its place, and 
   apart.KillCoordinator();
   apart.StartCoordinator();
   apart.job().Touch("go");
+  apart.CheckAllEndWith(0);
+}
+
+TEST_CASE("coordinator: a stranger that takes its port while it is down ends no node's wait") {
+  Apart apart(/*names_run=*/true);
+  apart.StartWaitingNode();
+  apart.KillCoordinator();
+  {
+    const rendezvous::ForeignServer stranger("SSH-2.0-stranger\r\n", true,
+                                             static_cast<uint16_t>(apart.job().port()));
+    const std::string who = "which --rdzv-endpoint names, is in use by another program";
+    REQUIRE_MESSAGE(apart.node(0).WaitForErr(who), apart.Describe());
+  }
+  apart.StartCoordinator();
+  auto other = apart.job().Run(apart.job().NodeOptions(1, "2", {"--rdzv-id=apart"}), {});
+  REQUIRE_MESSAGE(other->Wait() == 0, other->Describe());
   apart.CheckAllEndWith(0);
 }
 

@@ -214,6 +214,69 @@ TEST_CASE("contact: another job or program on the port ends the wait of one with
   CHECK(second.text == Contains("SSH-2.0"));
 }
 
+// An agent whose workers are gone, with its coordinator.
+ContactBench WaitingBench(ContactOptions options = Elsewhere()) {
+  ContactBench bench = AssignedBench(std::move(options));
+  bench.Lose(kBroken);
+  bench.Step(JoinCommand{});
+  return bench;
+}
+
+constexpr Outcome kStrangers[] = {Outcome::kForeign, Outcome::kDistrusted, Outcome::kOtherRun};
+
+TEST_CASE("contact: who has met its coordinator outwaits a stranger on the port") {
+  for (const Outcome stranger : kStrangers) {
+    CAPTURE(stranger);
+    ContactBench bench = WaitingBench();
+    CHECK(bench.Step(Saw(stranger, "SSH-2.0")) == "emit lost (replaced)");
+    CHECK(bench.Pass(seconds(2)) == "look");
+    CHECK(bench.Step(Saw(Outcome::kOurs)) == "open; say join");
+    CHECK(bench.Step(HearAssign(2)) == "emit restored; emit assigned");
+  }
+}
+
+TEST_CASE("contact: a stranger that keeps the coordinator's port ends the wait and is named") {
+  for (const Outcome stranger : kStrangers) {
+    CAPTURE(stranger);
+    ContactBench bench = WaitingBench();
+    const TimePoint begin = bench.now;
+    std::string did;
+    while (did != Contains("failed")) {
+      REQUIRE(bench.now < begin + seconds(70));
+      did = bench.Step(Saw(stranger, "SSH-2.0"));
+      if (did != Contains("failed")) REQUIRE(bench.Pass(seconds(2)) == "look");
+    }
+    CHECK(bench.now >= begin + ContactCore::kStrangerLimit);
+    CHECK(bench.text == Contains("coord:29400 (10.0.0.9) "));
+    CHECK(bench.text == Contains("SSH-2.0"));
+    CHECK(bench.text == Contains("; nobody else has answered there for 60 s"));
+  }
+}
+
+TEST_CASE("contact: strangers that come and go do not add up") {
+  ContactBench bench = WaitingBench();
+  const TimePoint begin = bench.now;
+  while (bench.now < begin + seconds(300)) {
+    const bool is_there = (bench.now - begin) % seconds(60) < seconds(50);
+    const std::string did = bench.Step(Saw(is_there ? Outcome::kForeign : Outcome::kRefused));
+    REQUIRE(did != Contains("failed"));
+    REQUIRE(bench.Pass(seconds(2)) == "look");
+  }
+}
+
+TEST_CASE("contact: a wait that ends while a stranger answers names the stranger") {
+  ContactOptions options = Elsewhere();
+  options.policy.join_timeout = seconds(20);
+  ContactBench bench = WaitingBench(options);
+  bench.Step(Saw(Outcome::kForeign, "SSH-2.0"));
+  CHECK(bench.Pass(seconds(2)) == "look");
+  CHECK(bench.Pass(seconds(20)) == Contains("emit failed"));
+  CHECK(bench.text ==
+        "no coordinator answered at coord:29400 (10.0.0.9) within 20 s; last try: coord:29400 "
+        "(10.0.0.9) is held by another program, not by a ddprun coordinator (it answers "
+        "\"SSH-2.0\"): use another port");
+}
+
 TEST_CASE("contact: a port that closes for five seconds is another program's") {
   ContactBench bench(Elsewhere());
   bench.Step(TimePassed{});

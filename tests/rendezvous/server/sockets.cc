@@ -15,11 +15,12 @@ namespace {
 
 using testing::Loopback;
 
+// Port 0: one that the system chooses.
 UniqueFd Bind(uint16_t& port, in_addr_t ip = INADDR_LOOPBACK) {
   UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_in address = Loopback(0);
+  sockaddr_in address = Loopback(port);
   address.sin_addr.s_addr = htonl(ip);
   DDP_CHECK(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
   socklen_t size = sizeof(address);
@@ -74,7 +75,8 @@ std::string ReadToEnd(int fd) {
   return all + "(still open)";
 }
 
-ForeignServer::ForeignServer(const std::string& answer, bool accepts) : listener_(Bind(port_)) {
+ForeignServer::ForeignServer(const std::string& answer, bool accepts, uint16_t port)
+    : port_(port), listener_(Bind(port_)) {
   DDP_CHECK(listen(listener_.get(), 64) == 0);
   if (!accepts) return;
   thread_ = std::thread([this, answer] {

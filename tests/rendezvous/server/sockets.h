@@ -36,15 +36,15 @@ void SendAll(int fd, const std::string& bytes);
 std::string ReadToEnd(int fd);
 
 // A program that is not ours: accepts, answers what `answer` says to the first bytes, and closes.
-// An empty `answer` never accepts.
+// An empty `answer` never accepts. `port` 0: one that the system chooses.
 class ForeignServer {
  public:
-  explicit ForeignServer(const std::string& answer, bool accepts = true);
+  explicit ForeignServer(const std::string& answer, bool accepts = true, uint16_t port = 0);
   ~ForeignServer();
   uint16_t port() const { return port_; }
 
  private:
-  uint16_t port_ = 0;
+  uint16_t port_;
   UniqueFd listener_;
   std::atomic<bool> is_stopping_{false};
   std::thread thread_;
