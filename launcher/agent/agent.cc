@@ -17,6 +17,7 @@
 #include "launcher/test_gates.h"
 #include "rendezvous/base/steady_clock.h"
 #include "rendezvous/net/socket_address.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::launcher {
 namespace asio = boost::asio;
@@ -143,7 +144,12 @@ void Agent::Begin(std::optional<Beginning> made) {
         [this](const TimerRequest& timer, bool is_kill) { reporter_.TimerEvent(timer, is_kill); });
   }
   if (setup_.identity != nullptr && setup_.config.rendezvous != RendezvousKind::kStandalone) {
-    auto tunnels = rendezvous::Tunnels::Start(setup_.identity);
+    auto identity = rendezvous::TlsIdentity::ForRun(setup_.identity,
+                                                    rendezvous::GreetedRunId(setup_.config.run_id));
+    if (!identity.ok()) {
+      return Feed(LocalFailure{kExitMachine, std::string(identity.status().message())});
+    }
+    auto tunnels = rendezvous::Tunnels::Start(*std::move(identity));
     if (!tunnels.ok()) {
       return Feed(LocalFailure{kExitMachine, std::string(tunnels.status().message())});
     }

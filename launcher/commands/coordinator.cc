@@ -32,12 +32,14 @@
 #include "rendezvous/core/rank_assignment.h"
 #include "rendezvous/net/peer_user.h"
 #include "rendezvous/server/coordinator.h"
+#include "rendezvous/wire/hello.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using rendezvous::Coordinator;
 using rendezvous::Verdict;
+using Identity = std::shared_ptr<const rendezvous::TlsIdentity>;
 
 constexpr int64_t kOwnDescriptors = 64;
 
@@ -73,8 +75,14 @@ void Announce(const CoordinatorOptions& options, uint16_t port, bool has_secret)
   if (!is_guarded) Tell(absl::StrCat("warning: ", kNobodyKnownText));
 }
 
-void WarnOf(const rendezvous::TlsIdentity& identity) {
-  for (const std::string& warning : identity.warnings()) Tell("warning: " + warning);
+// For the run that it serves, or for any: without a run id it serves the first one that joins.
+absl::StatusOr<Identity> ReadIdentity(const CoordinatorOptions& options,
+                                      const Environment& environment) {
+  absl::StatusOr<Identity> identity = IdentityOf(options.trust, environment.token);
+  if (!identity.ok() || *identity == nullptr) return identity;
+  for (const std::string& warning : (*identity)->warnings()) Tell("warning: " + warning);
+  if (options.run_id.empty()) return identity;
+  return rendezvous::TlsIdentity::ForRun(*identity, rendezvous::GreetedRunId(options.run_id));
 }
 
 int ComplainOfStart(const absl::Status& status) {
@@ -113,11 +121,9 @@ std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished)
 
 int RunCoordinator(const CoordinatorOptions& options, const Environment& environment,
                    ProcessBaseline baseline) {
-  absl::StatusOr<std::shared_ptr<const rendezvous::TlsIdentity>> identity =
-      IdentityOf(options.trust, environment.token);
+  absl::StatusOr<Identity> identity = ReadIdentity(options, environment);
   if (!identity.ok()) return ComplainOfIdentity(identity.status());
   const bool has_secret = *identity != nullptr;
-  if (has_secret) WarnOf(**identity);
   ProtectFromOomKiller(baseline);
   if (absl::Status status = ProvideDescriptors(); !status.ok()) return ComplainOfStart(status);
   // A file system that does not answer is waited for while signals still end this process.

@@ -28,7 +28,7 @@ inline bool Understand(const Release& a, const Release& b) { return a.protocol =
 // What is to be done where they do not.
 inline constexpr char kOneProtocol[] = "all nodes need releases of one protocol";
 
-// "ddprun 0.1.0 (protocol 1)".
+// "ddprun 0.1.0 (protocol 2)".
 std::string ReleaseText(const Release& release);
 
 }  // namespace ddprun

@@ -3,6 +3,6 @@
 
 namespace ddprun {
 
-Release ThisRelease() { return {.protocol = 1, .version = kVersion}; }
+Release ThisRelease() { return {.protocol = 2, .version = kVersion}; }
 
 }  // namespace ddprun

@@ -75,7 +75,7 @@ class Talk {
         interrupt_(interrupt),
         is_token_(identity != nullptr && identity->is_token()) {
     if (identity == nullptr) return;
-    tls_ = std::make_unique<TlsStream>(identity, TlsStream::Role::kClient);
+    tls_ = std::make_unique<TlsStream>(identity, TlsStream::Role::kClient, TlsPurpose::kGreeting);
     SendRaw(tls_->TakeOutgoing());
   }
 

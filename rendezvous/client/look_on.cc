@@ -34,12 +34,7 @@ absl::Status NobodyThere(const std::string& place, const std::string& why) {
                    "reach it?"));
 }
 
-absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,
-                                   Tunnels* tunnels,
-                                   std::chrono::system_clock::time_point deadline) {
-  // gRPC does not say that it is TLS that fails.
-  const Greeting greeting =
-      Greet(address, tunnels == nullptr ? nullptr : tunnels->identity(), Interrupt());
+absl::Status JudgeGreeting(const Greeting& greeting, const std::string& place) {
   if (!greeting.hello) {
     using Outcome = Looked::Outcome;
     const Looked& trouble = greeting.trouble;
@@ -61,7 +56,25 @@ absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::stri
         "the coordinator at ", place, " runs ", CleanText(ReleaseText(greeting.hello->release)),
         ", and this is ", ReleaseText(ThisRelease()), ": ask it with a release of its protocol"));
   }
-  const auto stub = v1::Rendezvous::NewStub(ChannelTo(address, tunnels));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GiveAnswers> LookAt(const SocketAddress& address, const std::string& place,
+                                   const std::shared_ptr<const TlsIdentity>& identity,
+                                   std::chrono::system_clock::time_point deadline) {
+  // gRPC does not say that it is TLS that fails.
+  const Greeting greeting = Greet(address, identity, Interrupt());
+  if (absl::Status status = JudgeGreeting(greeting, place); !status.ok()) return status;
+  std::unique_ptr<Tunnels> tunnels;
+  if (identity != nullptr) {
+    // The key for calls is the run's, which the greeting has named.
+    auto of_run = TlsIdentity::ForRun(identity, greeting.hello ? greeting.hello->run_id : "");
+    if (!of_run.ok()) return of_run.status();
+    auto started = Tunnels::Start(*std::move(of_run));
+    if (!started.ok()) return started.status();
+    tunnels = *std::move(started);
+  }
+  const auto stub = v1::Rendezvous::NewStub(ChannelTo(address, tunnels.get()));
   grpc::ClientContext context;
   context.set_deadline(deadline);
   v1::Question question;
@@ -110,12 +123,6 @@ absl::StatusOr<GiveAnswers> LookOn(const std::string& host, uint16_t port,
                                    const std::shared_ptr<const TlsIdentity>& identity,
                                    Duration timeout) {
   PrepareGrpc();
-  std::unique_ptr<Tunnels> tunnels;
-  if (identity != nullptr) {
-    absl::StatusOr<std::unique_ptr<Tunnels>> started = Tunnels::Start(identity);
-    if (!started.ok()) return started.status();
-    tunnels = *std::move(started);
-  }
   const auto deadline = std::chrono::system_clock::now() +
                         std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout);
   const std::string place = EndpointText(host, port);
@@ -125,7 +132,7 @@ absl::StatusOr<GiveAnswers> LookOn(const std::string& host, uint16_t port,
   }
   absl::Status first;
   for (const SocketAddress& address : found.addresses) {
-    absl::StatusOr<GiveAnswers> answers = LookAt(address, place, tunnels.get(), deadline);
+    absl::StatusOr<GiveAnswers> answers = LookAt(address, place, identity, deadline);
     if (answers.ok()) return answers;
     first.Update(answers.status());
   }

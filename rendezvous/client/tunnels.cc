@@ -67,7 +67,8 @@ void Tunnels::Wake() const { eventfd_write(wake_.get(), 1); }
 UniqueFd Tunnels::Open(const SocketAddress& address) {
   UniqueFd near_end, inner;
   if (!MakeSocketPair(inner, near_end)) return {};
-  std::unique_ptr<Pipe> pipe = Dial(address, std::move(inner), kUnacknowledgedMs);
+  std::unique_ptr<Pipe> pipe =
+      Dial(address, std::move(inner), TlsPurpose::kRendezvous, kUnacknowledgedMs);
   if (pipe == nullptr) return near_end;  // closed at its far side: that is the answer
   {
     const std::lock_guard lock(mutex_);
@@ -86,7 +87,7 @@ void Tunnels::Relay(UniqueFd door, const SocketAddress& address) {
 }
 
 std::unique_ptr<Pipe> Tunnels::Dial(const SocketAddress& address, UniqueFd inner,
-                                    unsigned unacknowledged_ms) const {
+                                    TlsPurpose purpose, unsigned unacknowledged_ms) const {
   UniqueFd outer(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!outer.is_open()) return nullptr;
   const int on = 1;
@@ -96,8 +97,9 @@ std::unique_ptr<Pipe> Tunnels::Dial(const SocketAddress& address, UniqueFd inner
   // Before it is watched: a socket that has not begun to connect counts as hung up.
   const int result = connect(outer.get(), address.get(), address.size);
   if (result != 0 && errno != EINPROGRESS && errno != EINTR) return nullptr;
-  return std::make_unique<Pipe>(std::move(outer), std::move(inner),
-                                std::make_unique<TlsStream>(identity_, TlsStream::Role::kClient));
+  return std::make_unique<Pipe>(
+      std::move(outer), std::move(inner),
+      std::make_unique<TlsStream>(identity_, TlsStream::Role::kClient, purpose));
 }
 
 void Tunnels::Run() {
@@ -170,7 +172,7 @@ void Tunnels::AcceptAll(TimePoint now) {
     if (users_.IsOfOthers(fd.get())) continue;
     const int on = 1;
     setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd), 0);
+    std::unique_ptr<Pipe> pipe = Dial(relay_to_, std::move(fd), TlsPurpose::kStore, 0);
     if (pipe != nullptr) Add(std::move(pipe), true, now);
   }
 }

@@ -40,12 +40,13 @@ class Tunnels {
 
   const std::shared_ptr<const TlsIdentity>& identity() const { return identity_; }
 
-  // The near end, non-blocking, of a tunnel to `address`, which is made meanwhile; it is closed
-  // when that is not possible. Not open: no descriptor is left. From any thread.
+  // The near end, non-blocking, of a tunnel to the coordinator at `address`, which is made
+  // meanwhile; it is closed when that is not possible. Not open: no descriptor is left. From any
+  // thread.
   UniqueFd Open(const SocketAddress& address);
-  // Carries each connection that comes to `door`, a listening socket, to `address`, in place of
-  // what was relayed before: those connections end. `door` not open: nothing is relayed any more.
-  // From any thread.
+  // Carries each connection that comes to `door`, a listening socket, to the store at `address`, in
+  // place of what was relayed before: those connections end. `door` not open: nothing is relayed
+  // any more. From any thread.
   void Relay(UniqueFd door, const SocketAddress& address);
 
  private:
@@ -62,7 +63,7 @@ class Tunnels {
   explicit Tunnels(std::shared_ptr<const TlsIdentity> identity);
   void Wake() const;
   // `unacknowledged_ms`: how long what was sent may be so; 0: as long as the kernel tries.
-  std::unique_ptr<Pipe> Dial(const SocketAddress& address, UniqueFd inner,
+  std::unique_ptr<Pipe> Dial(const SocketAddress& address, UniqueFd inner, TlsPurpose purpose,
                              unsigned unacknowledged_ms) const;
   // The rest runs on the thread.
   void Run();

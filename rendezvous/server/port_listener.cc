@@ -242,7 +242,17 @@ std::string PortListener::WhyRefused(const Connection& connection) const {
     return is_token ? "it does not speak TLS, as a node that was given no token"
                     : "it does not speak TLS, as a node that was given no certificate";
   }
-  if (is_token) return "it did not prove that it has the job's token";
+  if (is_token && connection.tls->is_ready()) {
+    return "it has the job's token and runs a release of another protocol";
+  }
+  if (is_token && connection.tls->trouble() == TlsStream::Trouble::kOtherToken) {
+    return "it did not prove that it has the job's token";
+  }
+  if (is_token) {
+    return "it did not prove that it has the job's token for this run: it has no token, another "
+           "run "
+           "id, or a release of another protocol";
+  }
   if (connection.tls->trouble() == TlsStream::Trouble::kExpired) {
     const absl::Status own = handlers_.identity->Check();
     return own.ok() ? connection.tls->error() : std::string(own.message());
@@ -290,10 +300,22 @@ void PortListener::OnSecret(Connections::iterator found, TimePoint now) {
   OnFirstByte(found, first, std::move(plain), now);
 }
 
+bool PortListener::IsMisused(const Connection& connection, char first) const {
+  if (connection.tls == nullptr) return false;
+  const TlsPurpose purpose = first == kHelloFirstByte ? TlsPurpose::kGreeting
+                             : first == 0x00          ? TlsPurpose::kStore
+                                                      : TlsPurpose::kRendezvous;
+  return !connection.tls->is_for(purpose);
+}
+
 void PortListener::OnFirstByte(Connections::iterator found, char first, std::string plain,
                                TimePoint now) {
   Connection& connection = found->second;
   const bool is_secret = connection.tls != nullptr;
+  if (IsMisused(connection, first)) {
+    TellRefused(connection);
+    return Drop(found);
+  }
   UniqueFd for_user;
   if (first == kHelloFirstByte && handlers_.hello_reply) return AnswerHello(connection);
   if (first == 'P' && handlers_.on_http2) {

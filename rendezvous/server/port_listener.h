@@ -7,7 +7,7 @@
 // A connection that says nothing for 5 s is closed, too. Where the job has an identity
 // (rendezvous/tls), all of this comes in TLS, which ends here: before the other side has proved
 // that it is of the job nothing of what it says is heard by anybody else, and it is told nothing
-// but that this is TLS.
+// but that this is TLS. What it says then must be what its key is for (token_keys.h).
 //
 // An HTTP/2 connection is closed when no agent has joined over it within the same 5 s, counted from
 // when it was accepted. Until then it is a stranger's, as one that says nothing is.
@@ -132,6 +132,8 @@ class PortListener {
   void OnEvent(uint64_t tag, uint32_t events, TimePoint now);
   void OnReadable(Connections::iterator connection, TimePoint now);
   void OnSecret(Connections::iterator connection, TimePoint now);
+  // A connection in TLS begins with a byte that its key is not for.
+  bool IsMisused(const Connection& connection, char first) const;
   std::string WhyRefused(const Connection& connection) const;
   void TellRefused(const Connection& connection);
   // `plain`: what was read already, in TLS.

@@ -2,12 +2,12 @@
 
 #include <openssl/err.h>
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/plain_text.h"
@@ -16,10 +16,8 @@
 namespace ddprun::rendezvous {
 namespace {
 
-// The same for all jobs: it is sent in the clear.
-constexpr std::string_view kPskName = "ddprun/1";
-const auto* const kPskNameBytes = reinterpret_cast<const unsigned char*>(kPskName.data());
-constexpr std::string_view kKeyLabel = "ddprun/1 agents";
+// Of sessions: OpenSSL wants one, and takes no session of another.
+constexpr unsigned char kSessionContext[] = {'d', 'd', 'p', 'r', 'u', 'n'};
 // TLS_AES_128_GCM_SHA256 (RFC 8446, B.4), whose hash the key is for.
 constexpr unsigned char kCipher[] = {0x13, 0x01};
 
@@ -29,20 +27,6 @@ std::string LastError() {
   ERR_clear_error();
   const char* reason = ERR_reason_error_string(code);
   return reason == nullptr ? "OpenSSL gives no reason" : reason;
-}
-
-// HKDF with SHA-256 (RFC 5869), without salt: a token is as random as a key.
-bool DeriveKey(std::string_view token, std::array<uint8_t, 32>& key) {
-  const std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)> hkdf(
-      EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), EVP_PKEY_CTX_free);
-  const auto* bytes = reinterpret_cast<const unsigned char*>(token.data());
-  const auto* label = reinterpret_cast<const unsigned char*>(kKeyLabel.data());
-  size_t size = key.size();
-  return hkdf != nullptr && EVP_PKEY_derive_init(hkdf.get()) > 0 &&
-         EVP_PKEY_CTX_set_hkdf_md(hkdf.get(), EVP_sha256()) > 0 &&
-         EVP_PKEY_CTX_set1_hkdf_key(hkdf.get(), bytes, static_cast<int>(token.size())) > 0 &&
-         EVP_PKEY_CTX_add1_hkdf_info(hkdf.get(), label, static_cast<int>(kKeyLabel.size())) > 0 &&
-         EVP_PKEY_derive(hkdf.get(), key.data(), &size) > 0 && size == key.size();
 }
 
 std::string NameOf(X509* certificate) {
@@ -140,11 +124,29 @@ absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfToken(std::string_view token) {
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfToken(std::string_view token,
+                                                                        std::string_view run_id) {
+  return OfKeys(TokenKeys::Of(token, run_id));
+}
+
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::ForRun(
+    const std::shared_ptr<const TlsIdentity>& identity, std::string_view run_id) {
+  if (!identity->is_token()) return identity;
+  return OfKeys(identity->keys_->ForRun(run_id));
+}
+
+absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfKeys(
+    std::optional<TokenKeys> keys) {
   std::shared_ptr<TlsIdentity> identity(new TlsIdentity);
-  identity->is_token_ = true;
-  if (!DeriveKey(token, identity->key_)) {
-    return absl::InternalError(absl::StrCat("derive a key from the token: ", LastError()));
+  identity->keys_ = std::move(keys);
+  for (const TlsPurpose purpose :
+       {TlsPurpose::kGreeting, TlsPurpose::kRendezvous, TlsPurpose::kStore}) {
+    std::optional<TokenKeys::Named> offer =
+        identity->keys_ ? identity->keys_->Offer(purpose) : std::nullopt;
+    if (!offer) {
+      return absl::InternalError(absl::StrCat("derive a key from the token: ", LastError()));
+    }
+    identity->offers_.push_back(*std::move(offer));
   }
   if (absl::Status status = identity->Init(); !status.ok()) return status;
   SSL_CTX_set_psk_find_session_callback(identity->context_, OnServerPsk);
@@ -160,20 +162,17 @@ absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfPem(const PemF
   return identity;
 }
 
-TlsIdentity::~TlsIdentity() {
-  SSL_CTX_free(context_);
-  OPENSSL_cleanse(key_.data(), key_.size());
-}
+TlsIdentity::~TlsIdentity() { SSL_CTX_free(context_); }
 
 absl::Status TlsIdentity::Init() {
   context_ = SSL_CTX_new(TLS_method());
-  const bool is_set = context_ != nullptr &&
-                      SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
-                      SSL_CTX_set_max_proto_version(context_, TLS1_3_VERSION) == 1 &&
-                      SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") == 1 &&
-                      SSL_CTX_set1_groups_list(context_, "X25519:P-256") == 1 &&
-                      SSL_CTX_set_num_tickets(context_, 0) == 1 &&
-                      SSL_CTX_set_session_id_context(context_, kPskNameBytes, kPskName.size()) == 1;
+  const bool is_set =
+      context_ != nullptr && SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
+      SSL_CTX_set_max_proto_version(context_, TLS1_3_VERSION) == 1 &&
+      SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") == 1 &&
+      SSL_CTX_set1_groups_list(context_, "X25519:P-256") == 1 &&
+      SSL_CTX_set_num_tickets(context_, 0) == 1 &&
+      SSL_CTX_set_session_id_context(context_, kSessionContext, sizeof(kSessionContext)) == 1;
   if (!is_set) return absl::InternalError(absl::StrCat("set up TLS 1.3: ", LastError()));
   SSL_CTX_set_app_data(context_, this);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
@@ -184,7 +183,7 @@ absl::Status TlsIdentity::Init() {
 }
 
 absl::Status TlsIdentity::Check() const {
-  if (is_token_) return absl::OkStatus();
+  if (is_token()) return absl::OkStatus();
   absl::Status status = CheckDates(context_, files_.cert);
   if (status.ok()) status = CheckBelieved(files_, context_);
   if (!absl::IsInvalidArgument(status)) return status;
@@ -203,14 +202,15 @@ absl::Status TlsIdentity::ReadPem() {
   return CheckBelieved(files_, context_, &warnings_);
 }
 
-SSL_SESSION* TlsIdentity::NewSession(SSL* ssl) const {
+SSL_SESSION* TlsIdentity::NewSession(SSL* ssl, const TokenKey& key) {
   SSL_SESSION* session = SSL_SESSION_new();
   const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kCipher);
-  const bool is_set = session != nullptr && cipher != nullptr &&
-                      SSL_SESSION_set1_master_key(session, key_.data(), key_.size()) == 1 &&
-                      SSL_SESSION_set1_id_context(session, kPskNameBytes, kPskName.size()) == 1 &&
-                      SSL_SESSION_set_cipher(session, cipher) == 1 &&
-                      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1;
+  const bool is_set =
+      session != nullptr && cipher != nullptr &&
+      SSL_SESSION_set1_master_key(session, key.data(), TokenKey::kBytes) == 1 &&
+      SSL_SESSION_set1_id_context(session, kSessionContext, sizeof(kSessionContext)) == 1 &&
+      SSL_SESSION_set_cipher(session, cipher) == 1 &&
+      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1;
   if (is_set) return session;
   SSL_SESSION_free(session);
   return nullptr;
@@ -219,18 +219,23 @@ SSL_SESSION* TlsIdentity::NewSession(SSL* ssl) const {
 int TlsIdentity::OnServerPsk(SSL* ssl, const unsigned char* name, size_t size,
                              SSL_SESSION** session) {
   *session = nullptr;
-  if (std::string_view(reinterpret_cast<const char*>(name), size) != kPskName) return 1;
   const auto* self = static_cast<TlsIdentity*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
-  *session = self->NewSession(ssl);
+  const std::optional<TokenKeys::Named> found =
+      self->keys_->Find({reinterpret_cast<const char*>(name), size});
+  if (!found) return 1;  // it goes on without, and then shows no certificate
+  *static_cast<TlsPurpose*>(SSL_get_app_data(ssl)) = found->purpose;
+  *session = NewSession(ssl, found->key);
   return *session != nullptr;
 }
 
 int TlsIdentity::OnClientPsk(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* size,
                              SSL_SESSION** session) {
   const auto* self = static_cast<TlsIdentity*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
-  *session = self->NewSession(ssl);
-  *name = kPskNameBytes;
-  *size = kPskName.size();
+  const auto purpose = *static_cast<TlsPurpose*>(SSL_get_app_data(ssl));
+  const TokenKeys::Named& offer = self->offers_[static_cast<size_t>(purpose)];
+  *session = NewSession(ssl, offer.key);
+  *name = reinterpret_cast<const unsigned char*>(offer.name.data());
+  *size = offer.name.size();
   return *session != nullptr;
 }
 

@@ -28,12 +28,14 @@ SSL* NewSsl(SSL_CTX* context) {
 
 }  // namespace
 
-TlsStream::TlsStream(std::shared_ptr<const TlsIdentity> identity, Role role)
+TlsStream::TlsStream(std::shared_ptr<const TlsIdentity> identity, Role role, TlsPurpose purpose)
     : identity_(std::move(identity)),
       role_(role),
+      purpose_(purpose),
       ssl_(NewSsl(identity_->context())),
       incoming_(NewEmptyBio()),
       outgoing_(NewEmptyBio()) {
+  SSL_set_app_data(ssl_, &purpose_);
   SSL_set_bio(ssl_, incoming_, outgoing_);
   if (role_ == Role::kServer) {
     SSL_set_accept_state(ssl_);
@@ -106,7 +108,9 @@ bool TlsStream::Fail(int result) {
         is_expired
             ? "by this node's clock the other side's certificate has expired, or its authority's"
             : X509_verify_cert_error_string(verdict);
-  } else if (number == SSL_R_BINDER_DOES_NOT_VERIFY || number == SSL_R_NO_SHARED_CIPHER ||
+  } else if (number == SSL_R_BINDER_DOES_NOT_VERIFY) {
+    trouble_ = Trouble::kOtherToken;
+  } else if (number == SSL_R_NO_SHARED_CIPHER ||
              number == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE ||
              number == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) {
     trouble_ = Trouble::kDistrusted;
@@ -114,6 +118,10 @@ bool TlsStream::Fail(int result) {
     trouble_ = Trouble::kNoTls;
   }
   return false;
+}
+
+bool TlsStream::is_for(TlsPurpose purpose) const {
+  return is_ready_ && (purpose_ == purpose || !identity_->is_token());
 }
 
 bool TlsStream::is_begun() const {

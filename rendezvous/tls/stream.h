@@ -19,7 +19,7 @@ class TlsStream {
   enum class Trouble {
     kNone,
     kRefused,     // the other side says that it does not know us
-    kOtherToken,  // likewise, and that is why
+    kOtherToken,  // it has another token: it says so, or its first words do
     kDistrusted,  // it does not prove that it is of our job
     kExpired,     // a certificate has expired: error() says whose
     kNoTls,       // it speaks something else, or its bytes are broken
@@ -27,7 +27,9 @@ class TlsStream {
   // What the other side may send until it has proved itself.
   static constexpr size_t kMaxHandshakeBytes = 64 * 1024;
 
-  TlsStream(std::shared_ptr<const TlsIdentity> identity, Role role);
+  // `purpose`: a client's. A server learns it.
+  TlsStream(std::shared_ptr<const TlsIdentity> identity, Role role,
+            TlsPurpose purpose = TlsPurpose::kGreeting);
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
@@ -42,6 +44,8 @@ class TlsStream {
 
   // Each side knows that the other one is of the job.
   bool is_ready() const { return is_ready_; }
+  // Whether what comes may be for that purpose; with certificates it may be for any.
+  bool is_for(TlsPurpose purpose) const;
   // Of a server: the other side's first words were made with the job's token, by it or by whom it
   // has heard say them.
   bool is_begun() const;
@@ -54,6 +58,7 @@ class TlsStream {
 
   const std::shared_ptr<const TlsIdentity> identity_;
   const Role role_;
+  TlsPurpose purpose_;  // ssl_ has its address
   SSL* const ssl_;
   BIO* const incoming_;  // of ssl_, like the next one
   BIO* const outgoing_;

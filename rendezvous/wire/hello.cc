@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/numbers.h"
+#include "rendezvous/base/plain_text.h"
 
 namespace ddprun::rendezvous {
 namespace {
@@ -50,6 +51,8 @@ HelloAnswer ParseFirstLine(const std::string& bytes, Hello& hello, size_t& end) 
 }
 
 }  // namespace
+
+std::string GreetedRunId(const std::string& run_id) { return Shorten(EscapeControl(run_id)); }
 
 std::string MakeHelloReply(const Hello& hello) {
   return std::string(hello.is_apart ? kApart : kMember) + Shorten(hello.run_id) + "\n" +

@@ -33,6 +33,9 @@ enum class HelloAnswer {
   kForeign,  // not ddprun
 };
 
+// The run's id as a greeting tells it.
+std::string GreetedRunId(const std::string& run_id);
+
 // "ddprun/1 run <run id>\nrelease <protocol> <version>\n", or "apart" for "run"; the run id must be
 // CleanText and is cut to 256 bytes. Releases that say no number read and say the first line alone.
 std::string MakeHelloReply(const Hello& hello);

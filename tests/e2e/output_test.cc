@@ -37,7 +37,7 @@ TEST_CASE("output: --help shows an example first, --version is one line") {
   auto version = job.RunRaw({"--version"});
   REQUIRE_MESSAGE(version->Wait() == 0, version->Describe());
   CHECK(version->out().rfind("ddprun ", 0) == 0);
-  CHECK(version->out().ends_with(" (protocol 1)\n"));
+  CHECK(version->out().ends_with(" (protocol 2)\n"));
 }
 
 TEST_CASE("output: a script with an execute bit and a name on PATH run as they are") {

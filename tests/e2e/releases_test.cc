@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
+#include <string>
+
 #include "rendezvous/base/release.h"
 #include "tests/e2e/job.h"
 #include "tests/support/contains.h"
@@ -14,7 +17,7 @@ namespace {
 
 const char kNext[] = "tests/e2e/ddprun_next";
 const char kThis[] = "ddprun";
-const std::string kNextText = "ddprun 9.0.0-test (protocol 2)";
+const std::string kNextText = "ddprun 9.0.0-test (protocol 3)";
 
 std::string ThisText() { return ReleaseText(ThisRelease()); }
 
@@ -127,6 +130,32 @@ TEST_CASE("releases: a coordinator of another protocol in its place ends no work
   REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
   REQUIRE_MESSAGE(b->Wait() == 0, b->Describe());
   REQUIRE_MESSAGE(again->Wait() == 0, again->Describe());
+}
+
+// The greeting's key is alike in all protocols, so that a token hides nothing of this.
+TEST_CASE("releases: with a token nodes of protocols 1 and 3 are refused by name as well") {
+  for (const char* protocol : {"1", "3"}) {
+    for (const bool is_host_other : {true, false}) {
+      CAPTURE(protocol);
+      CAPTURE(is_host_other);
+      Releases with;
+      const std::map<std::string, std::string> token = {
+          {"DDPRUN_TOKEN", "9b1c7e02d4f8a6350e9c2b7d41f6a83c"}};
+      std::map<std::string, std::string> other = token;
+      other["TEST_RELEASE_PROTOCOL"] = protocol;
+      const std::string other_text = std::string("ddprun 9.0.0-test (protocol ") + protocol + ")";
+      auto a = with.Node(is_host_other ? kNext : kThis, {}, {.env = is_host_other ? other : token});
+      AwaitMissingNodes(*a);
+      auto b = with.Node(is_host_other ? kThis : kNext, {}, {.env = is_host_other ? token : other});
+      with.CheckRefused(*b, is_host_other ? other_text : ThisText(),
+                        is_host_other ? ThisText() : other_text);
+      auto c = with.Node(is_host_other ? kNext : kThis, {}, {.env = is_host_other ? other : token});
+      with.AwaitBothRanks();
+      with.job.Touch("go");
+      REQUIRE_MESSAGE(a->Wait() == 0, a->Describe());
+      REQUIRE_MESSAGE(c->Wait() == 0, c->Describe());
+    }
+  }
 }
 
 TEST_CASE("releases: on the same machine one of another protocol asks a job and stops it") {

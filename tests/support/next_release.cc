@@ -14,7 +14,7 @@ Release ThisRelease() {
   const char* const bug = std::getenv("TEST_RELEASE_BUG");
   DDP_CHECK(bug == nullptr || access(bug, F_OK) != 0);
   const char* const protocol = std::getenv("TEST_RELEASE_PROTOCOL");
-  return {.protocol = protocol == nullptr ? 2 : std::atoi(protocol), .version = "9.0.0-test"};
+  return {.protocol = protocol == nullptr ? 3 : std::atoi(protocol), .version = "9.0.0-test"};
 }
 
 }  // namespace ddprun

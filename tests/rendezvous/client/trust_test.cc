@@ -7,7 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -290,7 +292,7 @@ TEST_CASE("trust: what was said before a reset arrives") {
   RawClient reads(far.Relay());
   reads.Expect(Greeting() + Request(StoreOp::kGetNumKeys), Number(0));
   for (int i = 0; i < 20; ++i) {
-    TlsStream stream(Token("a token"), TlsStream::Role::kClient);
+    TlsStream stream(Token("a token"), TlsStream::Role::kClient, TlsPurpose::kStore);
     RawClient raw(PortOf(far.address));
     std::string ignored;
     while (!stream.is_ready()) {
@@ -312,6 +314,52 @@ TEST_CASE("trust: the end of a store ends what led to it") {
   worker.Expect(Greeting() + Request(StoreOp::kGetNumKeys), Number(0));
   far.server->Close();
   CHECK(worker.IsClosed());
+}
+
+// What a client of that purpose and run hears that has the job's token and says `bytes`; nullopt:
+// it is not let in.
+std::optional<std::string> Heard(uint16_t port, const std::string& run, TlsPurpose purpose,
+                                 const std::string& bytes) {
+  auto identity = TlsIdentity::OfToken("a token", run);
+  REQUIRE(identity.ok());
+  TlsStream stream(*std::move(identity), TlsStream::Role::kClient, purpose);
+  const UniqueFd fd = ConnectTo(port);
+  std::string heard;
+  bool is_said = false;
+  for (;;) {
+    if (stream.is_ready() && !std::exchange(is_said, true)) stream.Send(bytes);
+    SendAll(fd.get(), stream.TakeOutgoing());
+    std::array<char, 4096> came;
+    const ssize_t size = recv(fd.get(), came.data(), came.size(), 0);
+    const bool goes_on =
+        size > 0 && stream.Receive({came.data(), static_cast<size_t>(size)}, heard);
+    if (!goes_on) return is_said ? std::optional(heard) : std::nullopt;
+    // gRPC keeps a connection open: its first words are enough.
+    if (!heard.empty() && purpose == TlsPurpose::kRendezvous) return heard;
+  }
+}
+
+constexpr char kHttp2[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
+
+TEST_CASE("trust: a key opens what it is for, of its run, and nothing else") {
+  Coordinator::Options options;
+  options.policy = TestPolicy(1, 1);
+  options.listen = Coordinator::Listen{.host = "127.0.0.1", .port = 0};
+  options.identity = *TlsIdentity::OfToken("a token", "run-1");
+  const auto coordinator = Coordinator::Start(std::move(options), SteadyClock());
+  REQUIRE(coordinator.ok());
+  const uint16_t port = (*coordinator)->port();
+  const std::string http2(kHttp2, sizeof(kHttp2) - 1);
+  const std::string hello(kHelloRequest, sizeof(kHelloRequest) - 1);
+  CHECK(Heard(port, "run-1", TlsPurpose::kRendezvous, http2).value_or("") != "");
+  CHECK(Heard(port, "run-1", TlsPurpose::kGreeting, hello) == MakeHelloReply({"run-1", false}));
+  CHECK(Heard(port, "run-2", TlsPurpose::kGreeting, hello) == MakeHelloReply({"run-1", false}));
+  for (const TlsPurpose purpose : {TlsPurpose::kRendezvous, TlsPurpose::kStore}) {
+    CHECK(Heard(port, "run-2", purpose, http2) == std::nullopt);
+    CHECK(Heard(port, "run-1", purpose, hello) == "");
+  }
+  CHECK(Heard(port, "run-1", TlsPurpose::kGreeting, http2) == "");
+  CHECK(Heard(port, "run-1", TlsPurpose::kStore, http2) == "");
 }
 
 TEST_CASE("trust: without the token nobody reaches a store, not even through a relay") {

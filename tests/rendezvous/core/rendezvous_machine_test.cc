@@ -250,7 +250,7 @@ TEST_CASE("machine: a node of another protocol is refused by name, whatever the 
   machine.Step(At(0s), Join(policy, "a", 1));
   NodeJoined other = Join(policy, "b", 2);
   other.node.release = {.protocol = ThisRelease().protocol + 1, .version = "9.0.0"};
-  const std::string both = "node b runs ddprun 9.0.0 (protocol 2), the coordinator ddprun ";
+  const std::string both = "node b runs ddprun 9.0.0 (protocol 3), the coordinator ddprun ";
   std::vector<TellWaiting> told;
   const auto refused = [&](TimePoint now) {
     const auto actions = machine.Step(now, other);

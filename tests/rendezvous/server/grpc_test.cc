@@ -226,7 +226,7 @@ TEST_CASE(
   other->Join(node);
   const auto failed = others.Await<RendezvousFailed>();
   REQUIRE(failed);
-  const std::string why = " runs ddprun 9.0.0 (protocol 2), the coordinator " +
+  const std::string why = " runs ddprun 9.0.0 (protocol 3), the coordinator " +
                           ReleaseText(ThisRelease()) + ": all nodes need releases of one protocol";
   CHECK(failed->message == Contains(why));
   const auto is_told = [&](const Waiting& told) {

@@ -15,8 +15,8 @@ namespace {
 using Role = TlsStream::Role;
 using Trouble = TlsStream::Trouble;
 
-std::shared_ptr<const TlsIdentity> Token(const std::string& text) {
-  auto identity = TlsIdentity::OfToken(text);
+std::shared_ptr<const TlsIdentity> Token(const std::string& text, const std::string& run = "") {
+  auto identity = TlsIdentity::OfToken(text, run);
   REQUIRE_MESSAGE(identity.ok(), identity.status().ToString());
   return *std::move(identity);
 }
@@ -24,8 +24,8 @@ std::shared_ptr<const TlsIdentity> Token(const std::string& text) {
 // Two ends, and a wire between them that gives `piece` bytes at a time.
 struct Wire {
   Wire(std::shared_ptr<const TlsIdentity> for_client, std::shared_ptr<const TlsIdentity> for_server,
-       size_t piece = 1 << 20)
-      : client(std::move(for_client), Role::kClient),
+       size_t piece = 1 << 20, TlsPurpose purpose = TlsPurpose::kGreeting)
+      : client(std::move(for_client), Role::kClient, purpose),
         server(std::move(for_server), Role::kServer),
         piece(piece) {}
 
@@ -82,12 +82,46 @@ TEST_CASE("tls: with another token nobody is heard, and both sides know why") {
   CHECK_FALSE(wire.Carry());
   CHECK_FALSE(wire.client.is_ready());
   CHECK_FALSE(wire.server.is_ready());
-  CHECK(wire.server.trouble() == Trouble::kDistrusted);
+  CHECK(wire.server.trouble() == Trouble::kOtherToken);
   CHECK(wire.client.trouble() == Trouble::kOtherToken);
   CHECK_FALSE(wire.client.error().empty());
   std::string plain;
   CHECK_FALSE(wire.server.Receive("more", plain));
   CHECK(plain.empty());
+}
+
+TEST_CASE("tls: a server knows what a connection is for, by the key that its client has") {
+  for (const std::string servers_run : {"job1", ""}) {
+    for (const TlsPurpose purpose :
+         {TlsPurpose::kGreeting, TlsPurpose::kRendezvous, TlsPurpose::kStore}) {
+      Wire wire(Token("the token", "job1"), Token("the token", servers_run), 1 << 20, purpose);
+      REQUIRE_MESSAGE(wire.Carry(), wire.Errors());
+      for (const TlsPurpose asked :
+           {TlsPurpose::kGreeting, TlsPurpose::kRendezvous, TlsPurpose::kStore}) {
+        CHECK(wire.server.is_for(asked) == (asked == purpose));
+      }
+    }
+  }
+}
+
+TEST_CASE("tls: with the same token another run's server takes a greeting and nothing else") {
+  Wire greeting(Token("the token", "job1"), Token("the token", "job2"));
+  CHECK_MESSAGE(greeting.Carry(), greeting.Errors());
+  for (const TlsPurpose purpose : {TlsPurpose::kRendezvous, TlsPurpose::kStore}) {
+    Wire wire(Token("the token", "job1"), Token("the token", "job2"), 1 << 20, purpose);
+    CHECK_FALSE(wire.Carry());
+    CHECK(wire.server.trouble() == Trouble::kDistrusted);
+    CHECK(wire.client.trouble() == Trouble::kRefused);
+    CHECK_FALSE(wire.client.is_ready());
+  }
+}
+
+// As from a network that turns a connection back: its sender has the token, too.
+TEST_CASE("tls: who has a key for one purpose is not heard for another one") {
+  Wire wire(Token("the token", "job1"), Token("the token", "job1"), 1 << 20, TlsPurpose::kStore);
+  REQUIRE(wire.Carry());
+  CHECK(wire.server.is_for(TlsPurpose::kStore));
+  CHECK_FALSE(wire.server.is_for(TlsPurpose::kRendezvous));
 }
 
 // A TLS client that has no key at all, as any program has it.
