@@ -12,12 +12,16 @@
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/tls/pem_files.h"
+#include "rendezvous/tls/token_strength.h"
 
 namespace ddprun::rendezvous {
 namespace {
 
 // Of sessions: OpenSSL wants one, and takes no session of another.
 constexpr unsigned char kSessionContext[] = {'d', 'd', 'p', 'r', 'u', 'n'};
+constexpr char kWeakToken[] =
+    "the token may be guessed by anyone who records a connection: it looks like words or a "
+    "pattern, or is short for its characters; make one with `ddprun token new`";
 // TLS_AES_128_GCM_SHA256 (RFC 8446, B.4), whose hash the key is for.
 constexpr unsigned char kCipher[] = {0x13, 0x01};
 
@@ -126,19 +130,22 @@ absl::Status CheckBelieved(const TlsIdentity::PemFiles& files, SSL_CTX* context,
 
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfToken(std::string_view token,
                                                                         std::string_view run_id) {
-  return OfKeys(TokenKeys::Of(token, run_id));
+  std::vector<std::string> warnings;
+  if (EstimateTokenBits(token) < kEnoughTokenBits) warnings.push_back(kWeakToken);
+  return OfKeys(TokenKeys::Of(token, run_id), std::move(warnings));
 }
 
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::ForRun(
     const std::shared_ptr<const TlsIdentity>& identity, std::string_view run_id) {
   if (!identity->is_token()) return identity;
-  return OfKeys(identity->keys_->ForRun(run_id));
+  return OfKeys(identity->keys_->ForRun(run_id), identity->warnings_);
 }
 
 absl::StatusOr<std::shared_ptr<const TlsIdentity>> TlsIdentity::OfKeys(
-    std::optional<TokenKeys> keys) {
+    std::optional<TokenKeys> keys, std::vector<std::string> warnings) {
   std::shared_ptr<TlsIdentity> identity(new TlsIdentity);
   identity->keys_ = std::move(keys);
+  identity->warnings_ = std::move(warnings);
   for (const TlsPurpose purpose :
        {TlsPurpose::kGreeting, TlsPurpose::kRendezvous, TlsPurpose::kStore}) {
     std::optional<TokenKeys::Named> offer =

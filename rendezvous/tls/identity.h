@@ -45,8 +45,9 @@ class TlsIdentity {
   // certificate: ", and what OfPem would say; other nodes read it, too.
   absl::Status Check() const;
   bool is_token() const { return keys_.has_value(); }
-  // What may end this job though all is well now, a sentence each: a certificate that expires
-  // within kSoonDays, or one that nobody but this machine believes.
+  // What may end or open this job though all is well now, a sentence each: a certificate that
+  // expires within kSoonDays, or one that nobody but this machine believes; a token that may be
+  // guessed.
   const std::vector<std::string>& warnings() const { return warnings_; }
   static constexpr int kSoonDays = 7;
   // The same token, for that run; certificates are for any.  INTERNAL: as OfToken.
@@ -58,7 +59,8 @@ class TlsIdentity {
 
  private:
   TlsIdentity() = default;
-  static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfKeys(std::optional<TokenKeys> keys);
+  static absl::StatusOr<std::shared_ptr<const TlsIdentity>> OfKeys(
+      std::optional<TokenKeys> keys, std::vector<std::string> warnings);
   absl::Status Init();
   absl::Status ReadPem();
   static SSL_SESSION* NewSession(SSL* ssl, const TokenKey& key);

@@ -163,6 +163,26 @@ TEST_CASE("trust: a coordinator with a token takes agents and onlookers that hav
   }
 }
 
+TEST_CASE("trust: a token that may be guessed is warned of once, and taken") {
+  Job job;
+  const std::string warning =
+      "warning: the token may be guessed by anyone who records a connection: ";
+  const std::string way_out = "make one with `ddprun token new`\n";
+  for (const std::string& token :
+       {std::string("correct-horse-battery-staple-2024"), std::string(kToken)}) {
+    const size_t count = token == kToken ? 0 : 1;
+    const Node node = job.Run({"--nproc-per-node=2"}, {}, With(token));
+    CHECK_MESSAGE(node->Wait() == 0, node->Describe());
+    CHECK_MESSAGE(CountOf(node->err(), warning) == count, node->Describe());
+    CHECK_MESSAGE(CountOf(node->err(), way_out) == count, node->Describe());
+    CHECK(node->err() != Contains(token));
+    const Node coordinator = Coordinator(job, token);
+    coordinator->Signal(SIGTERM);
+    CHECK_MESSAGE(coordinator->Wait() == 128 + SIGTERM, coordinator->Describe());
+    CHECK_MESSAGE(CountOf(coordinator->err(), warning) == count, coordinator->Describe());
+  }
+}
+
 TEST_CASE("trust: a coordinator without a token takes nobody who was given one") {
   Job job;
   const Node coordinator = Coordinator(job, "");
