@@ -225,6 +225,7 @@ class AgentCore {
   void GiveNotice();
   // When to tell of the same wait again.
   std::optional<TimePoint> NextNotice() const;
+  void TellOfGoneNode();
   void CheckContact();
   void TellOfLostContact();
   void Hurry(bool is_kill);
@@ -262,11 +263,15 @@ class AgentCore {
   }
   // "ranks 0, 3" of this node that live; "" where none does.
   std::string LiveRanks() const;
+  // "the coordinator ... is lost: refused; its process is gone, and with it the ranks of node n1; "
+  std::string GoneText() const;
   std::string Coordinator() const;  // "the coordinator at node1:29400"
   std::string LossText() const;     // the same and "was lost (...)", with the reason
   // TimePoint::max(): never.
   TimePoint ContactDeadline() const;
   TimePoint LostNoticeAt() const;
+  // Of a node that joins, whose coordinator's process is gone, and which was not told so.
+  TimePoint GoneNoticeAt() const;
 
   const AgentPolicy policy_;
   State state_ = State::kIdle;

@@ -53,6 +53,7 @@ void AgentCore::On(const rendezvous::ContactMade& event) {
   // Whoever had the port that is ours now is gone.
   if (event.is_hosted_here && contact_.lost_since && assignment_.coordinator_is_member) {
     contact_.gone_at = now_;
+    TellOfGoneNode();
     loss_ = LossText();
   }
   // With etcd another agent's coordinator has its round.
@@ -119,6 +120,27 @@ TimePoint AgentCore::ContactDeadline() const {
   return IsCoordinatorGone() ? std::min(deadline, *contact_.gone_at) : deadline;
 }
 
+std::string AgentCore::GoneText() const {
+  return absl::StrCat(Coordinator(), " is lost: ", contact_.reason,
+                      contact_.unanswered_since ? ";" : "; its process is gone, and",
+                      " with it the ranks of node ", assignment_.coordinator_node,
+                      contact_.unanswered_since ? " are gone; " : "; ");
+}
+
+TimePoint AgentCore::GoneNoticeAt() const {
+  const bool is_told = !loss_.empty() || assignment_.round == Round{};
+  const bool is_ending = end_ || verdict_ || IsOverWithCoordinator();
+  if (state_ != State::kJoining || is_told || is_ending || !IsCoordinatorGone()) return kNever;
+  return *contact_.gone_at;
+}
+
+void AgentCore::TellOfGoneNode() {
+  if (GoneNoticeAt() > now_) return;
+  contact_.is_told = true;
+  loss_ = LossText();
+  Tell(GoneText(), "waiting for it to come back");
+}
+
 TimePoint AgentCore::LostNoticeAt() const {
   if (!contact_.lost_since || contact_.is_told || !IsInRound() || verdict_) return kNever;
   return *contact_.lost_since + policy_.lost_notice_delay;
@@ -141,6 +163,7 @@ bool AgentCore::IsOverWithCoordinator() const {
 }
 
 void AgentCore::CheckContact() {
+  TellOfGoneNode();
   if (ContactDeadline() > now_) return TellOfLostContact();
   // Who comes so late did not run, and has not called since.
   if (now_ - ContactDeadline() > kSameMoment) {
@@ -150,17 +173,15 @@ void AgentCore::CheckContact() {
   }
   contact_.is_told = true;
   const std::string lost = Coordinator() + " is lost: ";
+  const bool is_gone = IsCoordinatorGone() && *contact_.gone_at <= now_;
   if (state_ == State::kSucceeded && !IsOverWithCoordinator()) {
     Tell(lost, contact_.reason,
          "; all workers of this node succeeded, so it ends with 0 without the job's verdict");
     end_ = EndJob{kExitSuccess, ExitOwner::kNobody,
                   "lost the coordinator after all workers succeeded"};
-  } else if (IsCoordinatorGone() && *contact_.gone_at <= now_) {
+  } else if (is_gone) {
     loss_ = LossText();
-    const std::string gone = absl::StrCat(
-        lost, contact_.reason, contact_.unanswered_since ? ";" : "; its process is gone, and",
-        " with it the ranks of node ", assignment_.coordinator_node,
-        contact_.unanswered_since ? " are gone; " : "; ");
+    const std::string gone = GoneText();
     if (IsOverWithCoordinator()) {
       PlanEndOfTrouble(kExitRendezvous, absl::StrCat(gone, "no restarts allowed (--max-restarts=0)",
                                                      TakeAnsweredFailure()));
@@ -454,7 +475,8 @@ std::optional<TimePoint> AgentCore::NextDeadline() const {
   if (state_ == State::kDone) return std::nullopt;
   const TimePoint say_at = notice_ ? notice_->say_at.value_or(kNever) : kNever;
   if (state_ == State::kLeaving) return std::min(leaving_.by, say_at);
-  TimePoint deadline = std::min({ContactDeadline(), LostNoticeAt(), say_at, FailureNoticeAt()});
+  TimePoint deadline =
+      std::min({ContactDeadline(), LostNoticeAt(), GoneNoticeAt(), say_at, FailureNoticeAt()});
   for (const Suspicion& known : suspicions_) deadline = std::min(deadline, known.judge_at);
   if (ending_by_) deadline = std::min(deadline, *ending_by_);
   if (check_again_at_) deadline = std::min(deadline, *check_again_at_);

@@ -39,6 +39,7 @@ class Bench {
     assignment.world_size = 2 * nodes;
     assignment.note = std::exchange(note, "");
     assignment.coordinator_is_member = coordinator_is_member;
+    assignment.max_restarts = max_restarts;
     assignment.coordinator_node = "n1";
     assignment_ = assignment;
     const std::string text = At(since_start, rendezvous::Assigned{assignment});
@@ -59,6 +60,7 @@ class Bench {
   }
   std::optional<TimePoint> next() const { return core_.NextDeadline(); }
   std::string note;  // of the next assignment
+  int max_restarts = 0;
   bool coordinator_is_member = true;
 
  private:
@@ -305,6 +307,34 @@ TEST_CASE("waiting: what comes after a coordinator that died is told as its cons
     CHECK(bench.At(605s, rendezvous::RendezvousFailed{"no coordinator answered within 600 s"}) ==
           "error: the coordinator at node1:29400 was lost (Connection refused); no coordinator "
           "answered within 600 s");
+  }
+}
+
+TEST_CASE("waiting: a node that waits is told of the node that went with the coordinator") {
+  Bench bench;
+  bench.max_restarts = 1;
+  bench.At(0ms, rendezvous::ContactMade{"node1:29400", false});
+  bench.Assign(0ms, 2);
+  bench.FailWorker(1s, 0);
+  bench.At(1s, WorkersGone{});
+  bench.At(1s, rendezvous::ContactLost{"Connection refused", true});
+  const std::string gone =
+      "the coordinator at node1:29400 is lost: Connection refused; its process is gone, and with "
+      "it the ranks of node n1; waiting for it to come back";
+  SUBCASE("once that is known") {
+    CHECK(bench.PassTo(3999ms) != Contains("n1"));
+    CHECK(bench.next() == kStart + 4s);
+    CHECK(bench.PassTo(4s) == gone);
+    CHECK(bench.PassTo(10s) == "");
+  }
+  SUBCASE("before this node takes its place") {
+    const std::string said = bench.At(2s, rendezvous::ContactMade{"node2:29400", true});
+    CHECK(said == gone + "this node serves the rendezvous at node2:29400 now");
+    CHECK(bench.PassTo(10s) == "");
+  }
+  SUBCASE("and not if it is back") {
+    bench.At(2s, rendezvous::ContactRestored{});
+    CHECK(bench.PassTo(10s) != Contains("n1"));
   }
 }
 
