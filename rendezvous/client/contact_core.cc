@@ -281,7 +281,9 @@ std::optional<std::string> ContactCore::FinalTrouble(const Looked& look) const {
     return AttemptText(look);
   }
   if (closed_since_ && now_ - *closed_since_ >= kClosedLimit) return AttemptText(look);
-  if (taken_since_ && now_ - *taken_since_ >= kTakenLimit) return TakenText();
+  // Where it is taken by who closes, that has its own limit.
+  const bool is_closing = look.outcome == Outcome::kClosed;
+  if (taken_since_ && !is_closing && now_ - *taken_since_ >= kTakenLimit) return TakenText();
   return std::nullopt;
 }
 

@@ -46,6 +46,11 @@ std::string ContactCore::AttemptText(const Looked& look) const {
                         "): its coordinator is stopped or overloaded, or another program has the "
                         "port");
   }
+  if (hosts_ && look.outcome == Outcome::kClosed) {
+    return absl::StrCat(PortHere(),
+                        " is in use and closes connections: another program has it, or its "
+                        "coordinator has too many strangers; use another port, or find who calls");
+  }
   if (hosts_) return TakenText();
   if (look.outcome == Outcome::kSilent) {
     return absl::StrCat(Place(look.ip), " does not answer (", look.text,

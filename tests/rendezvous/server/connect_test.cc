@@ -185,7 +185,7 @@ TEST_CASE("connect: a port held by another program is an error that names the po
   const ForeignServer silent("", false);
   const std::pair<uint16_t, const char*> given[] = {
       {http.port(), "in use by another program"},
-      {closes.port(), "in use by another program"},
+      {closes.port(), "in use and closes connections: another program has it"},
       {silent.port(), "in use and silent for 15 s (no answer within 5 s)"}};
   for (const auto& [port, what] : given) {
     EventLog log;
