@@ -149,9 +149,16 @@ TimePoint AgentCore::LostNoticeAt() const {
 void AgentCore::TellOfLostContact() {
   if (LostNoticeAt() > now_) return;
   contact_.is_told = true;
+  // The job may have succeeded as a whole: the coordinator's last words may be what was lost.
+  const std::string done =
+      IsCoordinatorGone()
+          ? absl::StrCat("; its process is gone, and with it what node ",
+                         assignment_.coordinator_node,
+                         " had not finished; all workers of this node succeeded, so it ends with 0 "
+                         "if no coordinator of the job comes within ")
+          : "; all workers of this node succeeded, waiting for it up to ";
   Tell(Coordinator(), " is lost: ", contact_.reason,
-       state_ == State::kSucceeded ? "; all workers of this node succeeded, waiting for it up to "
-                                   : "; this node's workers go on without it up to ",
+       state_ == State::kSucceeded ? done : "; this node's workers go on without it up to ",
        DurationText(ContactDeadline() - now_));
 }
 

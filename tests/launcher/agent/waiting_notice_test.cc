@@ -310,6 +310,23 @@ TEST_CASE("waiting: what comes after a coordinator that died is told as its cons
   }
 }
 
+TEST_CASE("waiting: a node that is done says how it ends if its coordinator stays gone") {
+  Bench bench;
+  bench.max_restarts = 1;
+  bench.At(0ms, rendezvous::ContactMade{"node1:29400", false});
+  bench.Assign(0ms, 2);
+  for (const int local_rank : {0, 1, 2}) bench.At(1s, WorkerEnd{.local_rank = local_rank});
+  bench.At(1s, WorkersGone{});
+  bench.At(1s, rendezvous::ContactLost{"Connection refused", true});
+  CHECK(bench.PassTo(6s) ==
+        "the coordinator at node1:29400 is lost: Connection refused; its process is gone, and with "
+        "it what node n1 had not finished; all workers of this node succeeded, so it ends with 0 "
+        "if no coordinator of the job comes within 295 s");
+  CHECK(bench.PassTo(301s) ==
+        "the coordinator at node1:29400 is lost: Connection refused; all workers of this node "
+        "succeeded, so it ends with 0 without the job's verdict");
+}
+
 TEST_CASE("waiting: a node that waits is told of the node that went with the coordinator") {
   Bench bench;
   bench.max_restarts = 1;
