@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,6 +51,16 @@ bool IsHost(const std::string& host) {
     return absl::ascii_isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
   });
   return !host.empty() && host.size() <= kMaxHostLength && has_good_characters && host[0] != '-';
+}
+
+// 0.0.0.0 and ::, in any of their spellings: a listener's, and nobody's to connect to.
+bool IsUnspecified(std::string_view host) {
+  constexpr std::string_view kMapped = "::ffff:";
+  const std::string front = absl::AsciiStrToLower(std::string(host.substr(0, kMapped.size())));
+  if (front == kMapped) host.remove_prefix(kMapped.size());
+  const bool is_ipv6 = host.find(':') != host.npos;
+  const char* const zeros = is_ipv6 ? "0:" : "0.xX";
+  return (is_ipv6 || host.starts_with('0')) && host.find_first_not_of(zeros) == host.npos;
 }
 
 }  // namespace
@@ -135,8 +146,7 @@ bool NamesThisMachine(const std::string& host, const std::vector<std::string>& o
 }
 
 std::string WhyUnreachable(const std::string& host) {
-  const bool is_ipv6 = absl::StrContains(host, ':');
-  if (host == "0.0.0.0" || (is_ipv6 && host.find_first_not_of("0:") == std::string::npos)) {
+  if (IsUnspecified(host)) {
     return "that is no machine's address; expected the host where the nodes meet";
   }
   // fe80::/10, RFC 4291.
