@@ -215,10 +215,13 @@ void State::On(TimePoint now, const NodeLeft& event) {
   const Member* member = Hear(now, event.stamp);
   if (member == nullptr) return;
   if (member->previous_rank >= 0) ++left_of_round;
+  // Where the job may go on its nodes are about to lose the coordinator, too.
+  const bool goes_with_it = member->info.is_endpoint_node && policy.min_nodes < policy.max_nodes;
   const NodeId id = member->info.id;
   RemoveNode(now, id,
              absl::StrCat("node ", members.NameOf(*member), " left",
-                          event.reason.empty() ? "" : absl::StrCat(": ", event.reason)),
+                          event.reason.empty() ? "" : absl::StrCat(": ", event.reason),
+                          goes_with_it ? "; the coordinator, which is in it, ends soon" : ""),
              event.is_by_signal ? Departure::kPreempted : Departure::kLost);
 }
 

@@ -101,7 +101,7 @@ absl::StatusOr<Beginning> Leadership::Begin(uint16_t port, Duration timeout) {
   if (!thread_.joinable()) return EndBeginning(no_thread, deadline);
   record_thread_ = StartQuietThread([this] { RunRecords(); });
   if (record_thread_.joinable()) return beginning;
-  Leave(deadline - SteadyNow());
+  Leave(deadline - SteadyNow(), {});
   return no_thread;
 }
 

@@ -61,7 +61,8 @@ class Leadership final : public JobMemory {
   void Write(const Record& record, std::function<void()> on_written) override;
   std::optional<Election> election() const override;
   void Forget(Duration timeout) override { End(LeaderCore::Ending::kForget, timeout); }
-  void Leave(Duration timeout) override { End(LeaderCore::Ending::kLeave, timeout); }
+  // etcd ends the job's keys when their lease is over.
+  void Leave(Duration timeout, Duration) override { End(LeaderCore::Ending::kLeave, timeout); }
   bool AwaitTurn(bool& has_waited) override;
   void EndWaits() override;
 

@@ -128,6 +128,11 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   // The thread's own until Stop has returned.
   bool is_finished() const { return machine_.is_finished(); }
+  // How long nodes wait for a coordinator, with workers or without.
+  Duration nodes_wait() const {
+    const Policy* policy = machine_.policy();
+    return policy == nullptr ? Duration{0} : std::max(policy->orphan_timeout, policy->join_timeout);
+  }
   bool has_job() const { return is_taken_up_ || machine_.policy() != nullptr; }
   // A round has begun, here or under an earlier coordinator of the job.
   bool has_begun() const { return is_taken_up_ || machine_.current().round != Round{}; }
@@ -430,7 +435,9 @@ void Coordinator::Stop() {
   const std::shared_ptr<JobMemory> memory = std::exchange(memory_, nullptr);
   // While the port is still ours. Of a job that never began there is nothing to remember.
   const bool is_over = loop_->is_finished() || !loop_->has_begun() || is_deserted;
-  if (memory != nullptr) is_over ? memory->Forget(kFileLimit) : memory->Leave(kFileLimit);
+  if (memory != nullptr) {
+    is_over ? memory->Forget(kFileLimit) : memory->Leave(kFileLimit, loop_->nodes_wait());
+  }
   door_.reset();
 }
 

@@ -48,6 +48,10 @@ std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/
 
 std::string NewPathOf(const std::string& run_dir) { return PathOf(run_dir) + ".new"; }
 
+// Of a coordinator that has ended before its job. Last written, by its date, when no node waits for
+// another one any more.
+std::string LeftPathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/left"); }
+
 std::string EncodeSpent(const RestartsSpent& spent) {
   return absl::StrFormat(" %u %u %d %u %d %d %d %d %d", spent.charged_epoch.value,
                          spent.charged_round.value, spent.same_failures, spent.fingerprint,
@@ -172,6 +176,17 @@ UniqueFd LockJob(const std::string& run_dir, int mode) {
   return folder.is_open() && flock(folder.get(), mode) == 0 ? std::move(folder) : UniqueFd();
 }
 
+std::optional<time_t> DateOf(const std::string& path) {
+  struct stat about {};
+  const bool is_file = lstat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
+  return is_file ? std::optional(about.st_mtime) : std::nullopt;
+}
+
+std::optional<Record> ReadLeft(const std::string& run_dir) {
+  const std::optional<time_t> until = DateOf(LeftPathOf(run_dir));
+  return until && time(nullptr) < *until ? Read(LeftPathOf(run_dir)) : std::nullopt;
+}
+
 // Removes what killed coordinators have left beside `run_dir`.
 void ForgetAbandonedJobs(const std::string& run_dir) {
   std::error_code error;
@@ -180,11 +195,10 @@ void ForgetAbandonedJobs(const std::string& run_dir) {
        at.increment(error), ++count) {
     const std::string other = at->path();
     const UniqueFd lock = LockJob(other, LOCK_EX | LOCK_NB);
-    struct stat about {};
-    const bool is_old = lock.is_open() && lstat(PathOf(other).c_str(), &about) == 0 &&
-                        S_ISREG(about.st_mode) &&
-                        time(nullptr) - about.st_mtime > kAbandonedAfterSeconds;
-    if (is_old) ForgetJob(other);
+    std::optional<time_t> date = DateOf(PathOf(other));
+    if (!date) date = DateOf(LeftPathOf(other));
+    const bool is_old = date && time(nullptr) - *date > kAbandonedAfterSeconds;
+    if (lock.is_open() && is_old) ForgetJob(other);
   }
 }
 
@@ -295,6 +309,7 @@ absl::StatusOr<Beginning> ReadAndWrite(const std::string& run_dir,
   // earlier coordinator may show that the job has another one.
   Record record{.instance = {}, .epoch = beginning.epoch, .verdict = std::nullopt};
   std::optional<Record> last = Read(PathOf(run_dir));
+  if (!last) last = ReadLeft(run_dir);
   on_read();
   // Without an earlier file the write only tells whether it can be written: the time of day gives
   // the next start a higher epoch anyway.
@@ -307,6 +322,7 @@ absl::StatusOr<Beginning> ReadAndWrite(const std::string& run_dir,
   }
   const absl::Status status = Write(run_dir, record, durability);
   if (!status.ok()) return status;
+  (void)unlink(LeftPathOf(run_dir).c_str());
   return beginning;
 }
 
@@ -323,6 +339,7 @@ absl::Status WriteJob(const std::string& run_dir, const Record& record) {
 void ForgetJob(const std::string& run_dir) {
   (void)unlink(PathOf(run_dir).c_str());
   (void)unlink(NewPathOf(run_dir).c_str());  // of a write that was cut short
+  (void)unlink(LeftPathOf(run_dir).c_str());
   (void)rmdir(run_dir.c_str());
 }
 
@@ -433,6 +450,22 @@ void JobFile::Tell(std::string text) const {
   teller_.Post([next = next_, text = std::move(text)] {
     if (next->on_failure) next->on_failure(text);
   });
+}
+
+void JobFile::Leave(Duration timeout, Duration nodes_wait) {
+  const auto left = std::make_shared<std::promise<void>>();
+  thread_.Post([left, run_dir = run_dir_, nodes_wait] {
+    const std::string path = PathOf(run_dir);
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(nodes_wait).count();
+    const timespec until{.tv_sec = time(nullptr) + seconds, .tv_nsec = 0};
+    const timespec times[] = {until, until};
+    // What fails leaves the file to the next coordinator, as a killed one does.
+    if (utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) {
+      (void)rename(path.c_str(), LeftPathOf(run_dir).c_str());
+    }
+    left->set_value();
+  });
+  (void)IsReadyBy(left->get_future(), clock_.Now() + timeout, clock_);
 }
 
 void JobFile::Forget(Duration timeout) {

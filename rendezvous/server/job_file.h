@@ -64,6 +64,9 @@ class JobFile final : public JobMemory {
   void Look(TimePoint now) override;
   // ForgetJob, after all that was asked for. The disk has three quarters of the time at least.
   void Forget(Duration timeout) override;
+  // Renames the file to "left", with the time until which nodes wait. A coordinator takes it up
+  // until then. Later this job is over, whoever may have the port and the id.
+  void Leave(Duration timeout, Duration nodes_wait) override;
 
  private:
   struct Next;  // to be written; shared with the thread

@@ -272,6 +272,33 @@ TEST_CASE("machine: a node of another protocol is refused by name, whatever the 
   CHECK(refused(At(5s)) == Refusal::kOtherJob);
 }
 
+TEST_CASE("machine: who leaves an elastic job with the coordinator in it is told of as that") {
+  for (const bool is_host : {true, false}) {
+    for (const int min_nodes : {1, 2}) {
+      CAPTURE(is_host);
+      CAPTURE(min_nodes);
+      const Policy policy = TestPolicy(min_nodes, 2);
+      RendezvousMachine machine(policy, FirstStart(), At(0s));
+      NodeJoined first = Join(policy, "a", 1);
+      first.node.is_endpoint_node = is_host;
+      machine.Step(At(0s), first);
+      const auto sealed = Only<Assign>(machine.Step(At(0s), Join(policy, "b", 2)));
+      REQUIRE(sealed.size() == 2);
+      NodeLeft left{.stamp = first.stamp, .reason = "stopped by SIGTERM"};
+      left.stamp.instance = machine.current().instance;
+      left.stamp.epoch = machine.current().epoch;
+      left.stamp.round = machine.current().round;
+      std::string said;
+      for (const Action& action : machine.Step(At(1s), left)) {
+        if (const auto* drain = std::get_if<Drain>(&action)) said = drain->reason;
+      }
+      if (min_nodes == 1) CHECK(said == Contains("node a left: stopped by SIGTERM"));
+      CHECK((said == Contains("; the coordinator, which is in it, ends soon")) ==
+            (is_host && min_nodes == 1));
+    }
+  }
+}
+
 TEST_CASE("machine: a node of another version gets its place where the protocol is the same") {
   const Policy policy = TestPolicy(2, 2);
   RendezvousMachine machine(policy, FirstStart(), At(0s));

@@ -84,7 +84,7 @@ TEST_CASE("leadership: of two that saw no leader one leads, and the next has a g
   CHECK(first->record_limit == seconds(5));
   CHECK(absl::IsAlreadyExists(b.leadership->Begin(1002, kLong).status()));
   REQUIRE(a.WriteAndWait(SomeRecord(3)));
-  a.leadership->Leave(kLong);
+  a.leadership->Leave(kLong, {});
   CHECK(cluster.KeysUnder("/test/j/leader") == "");
   Candidate c(cluster, "j", 0);
   const auto next = c.leadership->Begin(1003, kLong);
@@ -137,7 +137,7 @@ TEST_CASE("leadership: who has seen the leader's process gone takes its key, and
   a.leadership->Write(SomeRecord(9), nullptr);
   a.leadership->Forget(kLong);
   CHECK(b.MayTell());
-  b.leadership->Leave(kLong);
+  b.leadership->Leave(kLong, {});
   Candidate c(cluster, "j", 0);
   const auto third = c.leadership->Begin(1004, kLong);
   REQUIRE_MESSAGE(third.ok(), third.status().ToString());

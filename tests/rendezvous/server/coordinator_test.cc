@@ -133,7 +133,7 @@ TEST_CASE("coordinator: the job's file stays where a round may go on, else it go
   REQUIRE(log.Await<Assigned>());
   client.reset();
   coordinator->Stop();
-  CHECK(std::filesystem::exists(run + "/job"));
+  CHECK(std::filesystem::exists(run + "/left"));
 }
 
 TEST_CASE("coordinator: one that finds how the job had ended knows it from the start") {
@@ -145,7 +145,7 @@ TEST_CASE("coordinator: one that finds how the job had ended knows it from the s
   REQUIRE(started.ok());
   CHECK((*started)->verdict() == end);
   (*started)->Stop();
-  CHECK(std::filesystem::exists(run + "/job"));  // its nodes have not heard it from this one
+  CHECK(std::filesystem::exists(run + "/left"));  // its nodes have not heard it from this one
 }
 
 TEST_CASE("coordinator: the job's file goes with the job") {

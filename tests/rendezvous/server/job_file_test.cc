@@ -268,12 +268,50 @@ TEST_CASE("job file: its thread writes the newest record and says so, then forge
   CHECK_FALSE(std::filesystem::exists(run));
 }
 
+// As a coordinator does whose agent leaves a job that goes on.
+void LeaveJob(const std::string& run, std::chrono::seconds nodes_wait) {
+  auto file = JobFile::Open(run, SteadyClock());
+  REQUIRE(file.ok());
+  REQUIRE((*file)->Begin(0, std::chrono::seconds(30)).ok());
+  (*file)->Write(FullRecord(), nullptr);
+  (*file)->Leave(std::chrono::seconds(30), nodes_wait);
+}
+
+TEST_CASE("job file: what a coordinator leaves is taken up as long as nodes may wait for one") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  LeaveJob(run, std::chrono::hours(1));
+  CHECK(BeginJob(run)->restart_count == FullRecord().restart_count);
+  // It is this coordinator's now, which may be killed: no time ends that.
+  CHECK(BeginJob(run)->restart_count == FullRecord().restart_count);
+  ForgetJob(run);
+  CHECK_FALSE(std::filesystem::exists(run));
+}
+
+TEST_CASE(
+    "job file: a later job of the same id does not begin with the restarts of one that left") {
+  const testing::TempDir directory;
+  const std::string run = directory.File("run");
+  LeaveJob(run, std::chrono::seconds(0));
+  const auto next = BeginJob(run);
+  REQUIRE(next.ok());
+  CHECK(next->restart_count == 0);
+  CHECK_FALSE(next->is_remembered);
+  CHECK(next->epoch.value > FullRecord().epoch.value);
+  ForgetJob(run);
+  CHECK_FALSE(std::filesystem::exists(run));
+}
+
 TEST_CASE("job file: what was killed long ago is removed by the next job") {
   const testing::TempDir folder;
   const auto run_dir = [&](const char* name) { return (folder.path() / name).string(); };
   const auto living = JobFile::Open(run_dir("living"), SteadyClock()).value();
   REQUIRE(living->Begin(0, std::chrono::seconds(10)).ok());
   for (const char* name : {"long_ago", "just_now"}) Next(run_dir(name));
+  LeaveJob(run_dir("left"), std::chrono::seconds(0));
+  const std::filesystem::path left = run_dir("left") + "/left";
+  std::filesystem::last_write_time(
+      left, std::filesystem::last_write_time(left) - std::chrono::minutes(61));
   for (const char* name : {"living", "long_ago"}) {
     const std::filesystem::path file = folder.path() / name / "job";
     std::filesystem::last_write_time(
@@ -287,6 +325,7 @@ TEST_CASE("job file: what was killed long ago is removed by the next job") {
               [&done] { done.set_value(); });
   REQUIRE(done.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
   CHECK_FALSE(std::filesystem::exists(run_dir("long_ago")));
+  CHECK_FALSE(std::filesystem::exists(run_dir("left")));
   for (const char* name : {"living", "just_now", "next"}) {
     CHECK(std::filesystem::exists(run_dir(name) + "/job"));
   }
