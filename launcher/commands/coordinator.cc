@@ -117,6 +117,26 @@ std::optional<int> WaitForEnd(const UniqueFd& signals, const UniqueFd& finished)
   return static_cast<int>(info.ssi_signo);
 }
 
+// `signal`: what ended it, if the job did not. Returns the exit code.
+int TellOfEnd(const Coordinator& coordinator, std::optional<int> signal) {
+  const std::optional<Verdict> verdict = coordinator.verdict();
+  const std::string end =
+      absl::StrCat("the job has ended with ", coordinator.exit_code(), verdict ? ": " : "",
+                   verdict ? EscapeControl(verdict->reason) : "");
+  if (!signal) {
+    Tell(end);
+    return coordinator.exit_code();
+  }
+  Tell(absl::StrCat(
+      SignalName(*signal), ": stops serving; ",
+      verdict ? end
+      : !coordinator.has_job()
+          ? "no node has joined"
+          : "workers go on, and so does the job if a coordinator starts again on this address "
+            "in time"));
+  return kExitSignalBase + *signal;
+}
+
 }  // namespace
 
 int RunCoordinator(const CoordinatorOptions& options, const Environment& environment,
@@ -177,22 +197,7 @@ int RunCoordinator(const CoordinatorOptions& options, const Environment& environ
 
   const std::optional<int> signal = WaitForEnd(*signals, finished);
   (*coordinator)->Stop();
-  const std::optional<Verdict> verdict = (*coordinator)->verdict();
-  const std::string end =
-      absl::StrCat("the job has ended with ", (*coordinator)->exit_code(), verdict ? ": " : "",
-                   verdict ? EscapeControl(verdict->reason) : "");
-  if (!signal) {
-    Tell(end);
-    return (*coordinator)->exit_code();
-  }
-  Tell(absl::StrCat(
-      SignalName(*signal), ": stops serving; ",
-      verdict ? end
-      : !(*coordinator)->has_job()
-          ? "no node has joined"
-          : "workers go on, and so does the job if a coordinator starts again on this address "
-            "in time"));
-  return kExitSignalBase + *signal;
+  return TellOfEnd(**coordinator, signal);
 }
 
 }  // namespace ddprun::launcher

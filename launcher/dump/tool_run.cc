@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "launcher/process/helper_pids.h"
 #include "process/raw_syscall.h"
 #include "process/signal_bits.h"
 #include "rendezvous/base/steady_clock.h"
@@ -170,6 +172,7 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
   const std::vector<char*> words = Pointers(argv);
   const std::vector<char*> variables = Pointers(environment);
   int pidfd_number = -1;
+  std::unique_lock<std::mutex> held = HoldHelpers();
   const pid_t pid = StartTool({.argv = words.data(),
                                .envp = variables.data(),
                                .null = null.get(),
@@ -181,6 +184,8 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
     run.start_error = absl::StrCat("clone: ", std::strerror(errno));
     return run;
   }
+  AddHelper(pid);
+  held.unlock();
   const UniqueFd pidfd(pidfd_number);
   out.write_end.Reset();
   err.write_end.Reset();
@@ -198,6 +203,7 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
         AwaitEnd(pid, pidfd.get(), -1, clock.Now() + kPatienceAfterKill, clock, run.end);
   }
   if (run.has_ended) LookAtEnd(pid, 0, run.end);
+  RemoveHelper(pid);
   return run;
 }
 

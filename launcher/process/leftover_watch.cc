@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <csignal>
 #include <utility>
+#include <vector>
 
 #include "launcher/process/guardian.h"
+#include "launcher/process/helper_pids.h"
 #include "launcher/process/job_cgroup.h"
 #include "launcher/process/leftovers.h"
 
@@ -19,6 +21,11 @@ constexpr Duration kShortestPause = std::chrono::milliseconds(20);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
 // On a machine where some process ends in every walk.
 constexpr int kMostWalks = 3;
+
+bool AreHelpersThere() {
+  const auto held = HoldHelpers();
+  return !Helpers().empty();
+}
 
 }  // namespace
 
@@ -43,9 +50,10 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
   if (kill_at_ == kNever && !are_kept) kill_at_ = now + grace_;
   // A signal to all takes a walk. To watch those that were told does not: each of them is or has an
   // ancestor that is our child, and all our children are of the job, unless we were started with
-  // some. Where we were, the cgroup answers as long as one is where it was born.
-  if (signal == 0 && (!table_.had_children_at_start() ||
-                      (signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()))) {
+  // some or run a helper. Where we were or do, the cgroup answers as long as one is where it was
+  // born.
+  const bool are_all_ours = !table_.had_children_at_start() && !AreHelpersThere();
+  if (signal == 0 && (are_all_ours || (signs_.cgroup != nullptr && signs_.cgroup->IsPopulated()))) {
     return true;
   }
   const int found = Tell(signal);
@@ -57,12 +65,16 @@ bool LeftoverWatch::AreLeft(TimePoint now) {
 // nobody else is there we look again at once, else what is there then is told at the next look.
 int LeftoverWatch::Tell(int signal) {
   Vanished vanished;
+  const auto held = HoldHelpers();
+  std::vector<pid_t> helpers = Helpers();
+  helpers.push_back(0);
   const LeftoverQuery query{.mark = signs_.job_mark.c_str(),
                             .cgroup = signs_.cgroup != nullptr ? signs_.cgroup->name().c_str() : "",
                             .parent = table_.had_children_at_start() ? 0 : getpid(),
                             .exiting_parent = getpid(),
                             .vanished = &vanished,
                             .spare = signs_.guardian != nullptr ? signs_.guardian->pid() : 0,
+                            .helpers = helpers.data(),
                             .proc = signs_.proc};
   int found = 0;
   for (int walk = 0; walk < kMostWalks; ++walk) {

@@ -192,6 +192,14 @@ std::string NewJobMark() {
   return absl::StrCat(outer, "/", own);
 }
 
+// Whether a list that ends with a 0 holds it; null: an empty one.
+DDPRUN_RAW bool IsIn(const pid_t* list, pid_t pid) {
+  for (; list != nullptr && *list != 0; ++list) {
+    if (*list == pid) return true;
+  }
+  return false;
+}
+
 DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
   const int proc = OpenFolder(AT_FDCWD, query.proc);
   if (proc < 0) return 0;
@@ -201,7 +209,7 @@ DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {
   while (const char* name = entries.Next()) {
     const char* digits = name;
     const pid_t pid = ParsePid(digits);
-    if (pid <= 1 || pid == self || pid == query.spare) continue;
+    if (pid <= 1 || pid == self || pid == query.spare || IsIn(query.helpers, pid)) continue;
     const int process = OpenFolder(proc, name);
     if (process < 0) {
       if (query.vanished != nullptr) query.vanished->is_any = true;

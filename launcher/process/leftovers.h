@@ -43,8 +43,9 @@ struct LeftoverQuery {
   // Called for each that is found, with its number; may be null. Must be as safe as the walk.
   void (*visit)(void* context, pid_t pid) = nullptr;
   void* context = nullptr;
-  Vanished* vanished = nullptr;  // may be null: is told what vanished; never set to false
-  pid_t spare = 0;               // but never this one (the guardian), nor the caller
+  Vanished* vanished = nullptr;    // may be null: is told what vanished; never set to false
+  pid_t spare = 0;                 // but never this one (the guardian), nor the caller
+  const pid_t* helpers = nullptr;  // nor, up to a 0, these
   const char* proc = "/proc";
 };
 

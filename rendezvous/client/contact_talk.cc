@@ -137,7 +137,7 @@ void ContactCore::On(const Heard& heard) {
   Action action = heard.action;
   if (auto* refusal = std::get_if<Refuse>(&action)) {
     if (!misfit_.empty()) return Fail(misfit_);
-    if (refusal->kind == Refusal::kOtherJob || refusal->kind == Refusal::kJobOver) {
+    if (refusal->kind != Refusal::kFinal && refusal->kind != Refusal::kBadNode) {
       record_.Hear(heard.instance, action);
       return HearOfOtherJob(*refusal);
     }

@@ -91,6 +91,8 @@ TEST_CASE("leftovers: sessions and children count without a mark, the spared one
   CHECK(SignalLeftovers({.sessions = &sessions}, 0) == 1);
   CHECK(SignalLeftovers({.parent = getpid()}, 0) == 2);
   CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
+  const pid_t helpers[] = {one.pid(), two.pid(), 0};
+  CHECK(SignalLeftovers({.parent = getpid(), .helpers = helpers}, 0) == 0);
 }
 
 // A /proc of files, for what cannot be had of real processes.

@@ -38,8 +38,8 @@ void FinishTogether(RendezvousClient& a, EventLog& log_a, RendezvousClient& b, E
   REQUIRE_MESSAGE(at_b, log_b.Text());
   CHECK(at_a->assignment.node_rank != at_b->assignment.node_rank);
   CHECK(at_a->assignment.master_port == at_b->assignment.master_port);
-  a.ReportSucceeded(at_a->assignment.round);
-  b.ReportSucceeded(at_b->assignment.round);
+  a.ReportSucceeded(at_a->assignment.round, StopRead::kNo);
+  b.ReportSucceeded(at_b->assignment.round, StopRead::kNo);
   REQUIRE(log_a.Await<Concluded>());
   REQUIRE(log_b.Await<Concluded>());
   a.AckVerdict();

@@ -279,19 +279,25 @@ TEST_CASE("convert: a join of another protocol is read as far as all releases ag
   join.set_run_id("job1");
   join.set_node_id("n1");
   join.set_host("b");
-  join.set_protocol(2);
+  join.set_protocol(ThisRelease().protocol + 1);
   join.set_version("9.0.0\n");
   join.set_node_rank(-77);  // which means something there
   join.mutable_held();
   absl::StatusOr<Event> event = FromProto(message);
   REQUIRE_MESSAGE(event.ok(), event.status().message());
   const auto& joined = std::get<NodeJoined>(*event);
-  CHECK(joined.node.release == Release{.protocol = 2, .version = "9.0.0\\n"});
+  CHECK(joined.node.release ==
+        Release{.protocol = ThisRelease().protocol + 1, .version = "9.0.0\\n"});
   CHECK(joined.node.host == "b");
   CHECK(joined.policy.run_id == "job1");
   CHECK(joined.held.has_value());
-  // One that says no number is of the first protocol, and is read as a whole.
+  // One that says no number is of the first protocol.
   join.clear_protocol();
+  event = FromProto(message);
+  REQUIRE(event.ok());
+  CHECK(std::get<NodeJoined>(*event).node.release.protocol == kFirstProtocol);
+  // One of ours is read as a whole.
+  join.set_protocol(ThisRelease().protocol);
   event = FromProto(message);
   REQUIRE_FALSE(event.ok());
   CHECK(event.status().message().find("join.") == 0);
