@@ -13,6 +13,8 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr Duration kLimit = std::chrono::seconds(60);
+// At the end of ddprun, which nothing interrupts then.
+constexpr Duration kLast = std::chrono::seconds(5);
 
 std::string Outcome(const ToolRun& run) {
   if (!run.start_error.empty()) return "could not be started: " + run.start_error;
@@ -29,7 +31,7 @@ SiteCommand::SiteCommand(std::string command, std::vector<std::string> environme
     : command_(std::move(command)),
       environment_(std::move(environment)),
       say_(std::make_shared<const std::function<void(const std::string&)>>(std::move(say))),
-      thread_(kLimit, SteadyClock()) {}
+      thread_(kLast, SteadyClock()) {}
 
 void SiteCommand::Run(const std::string& host, const std::string& reason) const {
   if (!thread_.is_running()) {

@@ -18,7 +18,7 @@ class SiteCommand {
   // `say` is told what came of it, on that thread, until this object goes; must not block.
   SiteCommand(std::string command, std::vector<std::string> environment,
               std::function<void(const std::string&)> say);
-  // Any thread; never waits. The destructor waits a minute at most for what was begun.
+  // Any thread; never waits. The destructor waits 5 s at most for what was asked.
   void Run(const std::string& host, const std::string& reason) const;
 
  private:

@@ -86,6 +86,7 @@ void ReadBadNodeOptions(OptionReader& read, LaunchConfig& config) {
   }
   if (rules.has_check || rules.max_failures) {
     config.bad_nodes = rules;
+    if (config.nodes.max == 1) warn("on_bad_node", "a job of one node ends with its bad node");
     return;
   }
   for (const char* option : {"quarantine", "max_bad_nodes", "on_bad_node"}) {

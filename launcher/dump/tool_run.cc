@@ -203,7 +203,7 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
         AwaitEnd(pid, pidfd.get(), -1, clock.Now() + kPatienceAfterKill, clock, run.end);
   }
   if (run.has_ended) LookAtEnd(pid, 0, run.end);
-  RemoveHelper(pid);
+  RemoveHelper(pid, run.is_late || run.is_cut);
   return run;
 }
 

@@ -1,12 +1,20 @@
 #include "launcher/process/helper_pids.h"
 
+#include <cerrno>
+#include <csignal>
+
 namespace ddprun::launcher {
 namespace {
+
+struct Helper {
+  pid_t pid;
+  bool is_killed;  // it lives as long as its process group
+};
 
 // Of the process, as its children are.
 struct State {
   std::mutex mutex;
-  std::vector<pid_t> pids;
+  std::vector<Helper> helpers;
 };
 
 State& TheState() {
@@ -18,13 +26,22 @@ State& TheState() {
 
 std::unique_lock<std::mutex> HoldHelpers() { return std::unique_lock(TheState().mutex); }
 
-void AddHelper(pid_t pid) { TheState().pids.push_back(pid); }
+void AddHelper(pid_t pid) { TheState().helpers.push_back({pid, false}); }
 
-const std::vector<pid_t>& Helpers() { return TheState().pids; }
+std::vector<pid_t> Helpers() {
+  std::vector<Helper>& helpers = TheState().helpers;
+  std::erase_if(helpers, [](const Helper& helper) {
+    return helper.is_killed && kill(-helper.pid, 0) != 0 && errno == ESRCH;
+  });
+  std::vector<pid_t> pids;
+  for (const Helper& helper : helpers) pids.push_back(helper.pid);
+  return pids;
+}
 
-void RemoveHelper(pid_t pid) {
+void RemoveHelper(pid_t pid, bool is_killed) {
   const auto held = HoldHelpers();
-  std::erase(TheState().pids, pid);
+  std::erase_if(TheState().helpers, [pid](const Helper& helper) { return helper.pid == pid; });
+  if (is_killed) TheState().helpers.push_back({pid, true});
 }
 
 }  // namespace ddprun::launcher

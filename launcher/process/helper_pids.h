@@ -14,11 +14,12 @@ namespace ddprun::launcher {
 // AddHelper(). Any thread.
 std::unique_lock<std::mutex> HoldHelpers();
 
-// REQUIRES, both: the caller holds them.
+// REQUIRES, both: the caller holds them. A helper leads a session of its own.
 void AddHelper(pid_t pid);
-const std::vector<pid_t>& Helpers();
-// It has ended. Takes hold of them itself.
-void RemoveHelper(pid_t pid);
+std::vector<pid_t> Helpers();
+// It has ended, by itself or `is_killed`: then the kernel may hold some of its process group, which
+// stays a helper until that is gone. Takes hold of them itself.
+void RemoveHelper(pid_t pid, bool is_killed);
 
 }  // namespace ddprun::launcher
 

@@ -138,6 +138,14 @@ class NameMatcher {
   const char* expected_;
 };
 
+// Whether a list that ends with a 0 holds it; null: an empty one.
+DDPRUN_RAW bool IsIn(const pid_t* list, pid_t pid) {
+  for (; list != nullptr && *list != 0; ++list) {
+    if (*list == pid) return true;
+  }
+  return false;
+}
+
 DDPRUN_RAW bool Belongs(int process, pid_t pid, const LeftoverQuery& query) {
   ProcessFacts facts;
   if (!ReadFacts(process, &facts)) {
@@ -148,6 +156,7 @@ DDPRUN_RAW bool Belongs(int process, pid_t pid, const LeftoverQuery& query) {
     }
     return false;
   }
+  if (IsIn(query.helpers, facts.session)) return false;
   for (const pid_t* group = query.groups; group != nullptr && *group != 0; ++group) {
     if (facts.group == *group && pid != *group) return true;
   }
@@ -190,14 +199,6 @@ std::string NewJobMark() {
   const char* outer = std::getenv(kJobMarkVariable);
   if (outer == nullptr || *outer == '\0' || std::string(outer).size() > kMaxOuterMark) return own;
   return absl::StrCat(outer, "/", own);
-}
-
-// Whether a list that ends with a 0 holds it; null: an empty one.
-DDPRUN_RAW bool IsIn(const pid_t* list, pid_t pid) {
-  for (; list != nullptr && *list != 0; ++list) {
-    if (*list == pid) return true;
-  }
-  return false;
 }
 
 DDPRUN_RAW int SignalLeftovers(const LeftoverQuery& query, int signal) {

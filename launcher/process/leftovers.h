@@ -45,7 +45,7 @@ struct LeftoverQuery {
   void* context = nullptr;
   Vanished* vanished = nullptr;    // may be null: is told what vanished; never set to false
   pid_t spare = 0;                 // but never this one (the guardian), nor the caller
-  const pid_t* helpers = nullptr;  // nor, up to a 0, these
+  const pid_t* helpers = nullptr;  // nor, up to a 0, these and the sessions that they lead
   const char* proc = "/proc";
 };
 

@@ -107,7 +107,11 @@ void ContactCore::Talk() {
     Do(CloseLink{.is_polite = true});
   } else if (now_ >= next_beat_) {
     next_beat_ = now_ + beat_interval_;
-    if (lifeless_for_) *lifeless_for_ += std::min<Duration>(now_ - beat_said_at_, beat_interval_);
+    // One beat alone is no proof: life was shown since the last one, or the process did not run.
+    constexpr Duration kMostOfBeat = 2 * RendezvousClient::kLifeInterval;
+    static_assert(kMostOfBeat < kLifePatience);
+    const Duration of_beat = std::min(beat_interval_, kMostOfBeat);
+    if (lifeless_for_) *lifeless_for_ += std::min<Duration>(now_ - beat_said_at_, of_beat);
     beat_said_at_ = now_;
     is_saying_ = true;
     Do(SayEvent{.event = HeartbeatReceived{record_.stamp(), IsStuck()}, .sequence = ++sequence_});

@@ -49,7 +49,7 @@ std::string ContactCore::AttemptText(const Looked& look) const {
   if (hosts_ && look.outcome == Outcome::kClosed) {
     return absl::StrCat(PortHere(),
                         " is in use and closes connections: another program has it, or its "
-                        "coordinator has too many strangers; use another port, or find who calls");
+                        "coordinator has too many unknown connections; use another port, or find their sender");
   }
   if (hosts_) return TakenText();
   if (look.outcome == Outcome::kSilent) {

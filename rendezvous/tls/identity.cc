@@ -20,8 +20,8 @@ namespace {
 // Of sessions: OpenSSL wants one, and takes no session of another.
 constexpr unsigned char kSessionContext[] = {'d', 'd', 'p', 'r', 'u', 'n'};
 constexpr char kWeakToken[] =
-    "the token may be guessed by anyone who records a connection: it looks like words or a "
-    "pattern, or is short for its characters; make one with `ddprun token new`";
+    "the token can be guessed from a recorded connection: by estimate it has fewer than 128 random "
+    "bits; make one with `ddprun token new`";
 // TLS_AES_128_GCM_SHA256 (RFC 8446, B.4), whose hash the key is for.
 constexpr unsigned char kCipher[] = {0x13, 0x01};
 

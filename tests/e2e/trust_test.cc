@@ -165,8 +165,7 @@ TEST_CASE("trust: a coordinator with a token takes agents and onlookers that hav
 
 TEST_CASE("trust: a token that may be guessed is warned of once, and taken") {
   Job job;
-  const std::string warning =
-      "warning: the token may be guessed by anyone who records a connection: ";
+  const std::string warning = "warning: the token can be guessed from a recorded connection: ";
   const std::string way_out = "make one with `ddprun token new`\n";
   for (const std::string& token :
        {std::string("correct-horse-battery-staple-2024"), std::string(kToken)}) {

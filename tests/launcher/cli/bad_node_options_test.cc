@@ -93,6 +93,8 @@ TEST_CASE("bad node options: what has no use is said, and makes no difference to
   const LaunchConfig unchecked = Config({"--max-node-failures=1", "--health-timeout=5", "p"});
   CHECK(unchecked.bad_nodes.check_timeout == Duration{0});
   CHECK(unchecked.warnings == Words{"--health-timeout is not used: there is no --health-check"});
+  CHECK(Config({"--health-check=c", "--on-bad-node=c", "p"}).warnings ==
+        Words{"--on-bad-node is not used: a job of one node ends with its bad node"});
 }
 
 TEST_CASE("bad node options: a coordinator of its own tells the site") {

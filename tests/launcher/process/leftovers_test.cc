@@ -93,6 +93,9 @@ TEST_CASE("leftovers: sessions and children count without a mark, the spared one
   CHECK(SignalLeftovers({.parent = getpid(), .spare = one.pid()}, 0) == 1);
   const pid_t helpers[] = {one.pid(), two.pid(), 0};
   CHECK(SignalLeftovers({.parent = getpid(), .helpers = helpers}, 0) == 0);
+  // Nor what has their session.
+  const pid_t session[] = {getsid(one.pid()), getsid(two.pid()), 0};
+  CHECK(SignalLeftovers({.parent = getpid(), .helpers = session}, 0) == 0);
 }
 
 // A /proc of files, for what cannot be had of real processes.

@@ -107,8 +107,8 @@ TEST_CASE("contact: a port of this machine that another program has is an error 
     if (!is_closed) continue;
     CHECK(bench.text ==
           "port 29400 of this machine, which --rdzv-endpoint names, is in use and closes "
-          "connections: another program has it, or its coordinator has too many strangers; use "
-          "another port, or find who calls");
+          "connections: another program has it, or its coordinator has too many unknown "
+          "connections; use another port, or find their sender");
   }
 }
 

@@ -78,13 +78,14 @@ TEST_CASE("contact: a beat that is told waits longer than this node's own option
 
 TEST_CASE("contact: the beats of an agent that shows no life any more say so") {
   ContactBench bench = AssignedBench();
-  const auto pass = [&bench](int seconds_to_pass, bool shows_life) {
+  Duration interval{0};
+  const auto pass = [&bench, &interval](int seconds_to_pass, bool shows_life) {
     std::string did;
     for (int i = 0; i < seconds_to_pass; ++i) {
       if (shows_life) bench.Step(LifeCommand{});
       did += bench.Pass(seconds(1)) + "; ";
       bench.Step(Said{});
-      bench.Step(BeatAnswered{});
+      bench.Step(BeatAnswered{0, interval});
     }
     return did;
   };
@@ -101,6 +102,13 @@ TEST_CASE("contact: the beats of an agent that shows no life any more say so") {
     pass(3, true);
     bench.now += seconds(9);
     CHECK(bench.Step(TimePassed{}) == Contains("say beat"));
+  }
+  SUBCASE("and where beats are rare as well") {
+    interval = seconds(4);
+    const std::string did = pass(40, true);
+    CHECK(did == Contains("say beat"));
+    CHECK(did != Contains("stuck"));
+    CHECK(pass(9, false) == Contains("say stuck"));
   }
   SUBCASE("and it comes back only once it works") {
     pass(1, true);
