@@ -47,9 +47,10 @@ std::string ContactCore::AttemptText(const Looked& look) const {
                         "port");
   }
   if (hosts_ && look.outcome == Outcome::kClosed) {
-    return absl::StrCat(PortHere(),
-                        " is in use and closes connections: another program has it, or its "
-                        "coordinator has too many unknown connections; use another port, or find their sender");
+    return absl::StrCat(
+        PortHere(),
+        " is in use and closes connections: another program has it, or its "
+        "coordinator has too many unknown connections; use another port, or find their sender");
   }
   if (hosts_) return TakenText();
   if (look.outcome == Outcome::kSilent) {

@@ -32,8 +32,8 @@ enum class StopRead {
 // nodes one after the other is done within seconds, and one restart takes all of them in.
 inline constexpr Duration kArrivalCall = std::chrono::seconds(5);
 
-// The restarts for arrivals and the hosts that flap, both of the last hour. It is not recorded: the
-// next coordinator counts anew.
+// It keeps the restarts for arrivals and the hosts that flap, each for an hour. No record holds
+// them.
 class ArrivalLog {
  public:
   static constexpr Duration kWindow = std::chrono::hours(1);

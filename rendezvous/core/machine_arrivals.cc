@@ -106,7 +106,7 @@ State::Wait State::WaitBesideRound(const Member& member, TimePoint now) const {
   }
   if (member.paused_until > now) {
     return {absl::StrCat("waiting, as host ", NodeName(member.info),
-                         " has joined this job and left it before: ", runs),
+                         " joined this job and left it, or was lost, within the last hour: ", runs),
             member.paused_until};
   }
   if (policy.scale_up == ScaleUp::kRestart) {

@@ -56,6 +56,10 @@ bool State::TurnAway(TimePoint now, const NodeJoined& event) {
       actions.push_back(CloseSession{member->session});
     }
     RemoveNode(now, node.id, why.empty() ? known->why : why, Departure::kBad);
+  } else if (phase == Phase::kReadopting && IsThisRound(event.stamp)) {
+    // The round that is taken over cannot be whole any more.
+    gone[node.id] = why.empty() ? known->why : why;
+    DrainRound(now, DrainCause::kLoss, gone[node.id]);
   }
   if (known == nullptr) {
     actions.push_back(Refuse{.session = session, .kind = Refusal::kBadNode, .message = why});
@@ -78,7 +82,8 @@ bool State::Quarantine(TimePoint now, const std::string& host, const std::string
     // The host is not told to the site: the check is the likelier culprit.
     CloseJob(now, {.exit_code = kRendezvousExitCode,
                    .reason = absl::StrCat(why, "; --max-bad-nodes=", most,
-                                          " allows no more: look at the check, or raise it")});
+                                          " allows no more: look at the health check, or raise "
+                                          "--max-bad-nodes")});
     return false;
   }
   bad_nodes.Add(host, why, now + policy.bad_nodes.quarantine);
@@ -124,17 +129,16 @@ void State::On(TimePoint now, const HealthChecked& event) {
   if (why.empty()) return;
   if (HasCoordinator(member->info.host)) return EndWithCoordinator(now, why);
   const std::string host = member->info.host;
-  TakeOut(now, member->info.id, why);
+  const NodeId id = member->info.id;
+  TakeOut(now, id, why);
   if (bad_nodes.Find(host, now) == nullptr) Quarantine(now, host, why);
 }
 
-TimePoint State::HealthAwaitedUntil() const {
-  return drained_at + policy.bad_nodes.check_timeout + kStopTime;
-}
+Duration State::LongestCheck() const { return policy.bad_nodes.check_timeout + kStopTime; }
 
 bool State::AwaitsHealth(TimePoint now) const {
   if (!policy.bad_nodes.has_check || !first_failure.has_value() || IsStartedOnce()) return false;
-  return now < HealthAwaitedUntil() && MayMoreBeReported();
+  return now < health_awaited_until && MayMoreBeReported();
 }
 
 bool State::TakeOutForFailures(TimePoint now) {

@@ -36,6 +36,8 @@ void State::On(TimePoint now, const NodeJoined& event) {
                                refusal->message == FindOtherCluster(event.node);
     // Those that wait for it are to know.
     if (phase == Phase::kOpen && is_by_options) NoteRefusal(event.node, refusal->message);
+    // Else nobody would be heard, and nobody lost, if all holders are dead.
+    if (refusal->kind == Refusal::kRankHeld) members.HearOfStranger(now);
     actions.push_back(*std::move(refusal));
     return;
   }
@@ -273,6 +275,8 @@ void State::RemoveNode(TimePoint now, const NodeId& id, const std::string& reaso
   const auto seat = seats.find(id);
   const bool has_unfinished_seat = seat != seats.end() && !seat->second.succeeded_at.has_value();
   if (member.previous_rank >= 0) gone[id] = reason;
+  // It may not come back, as one that has left.
+  if (departure == Departure::kBad && member.previous_rank >= 0) ++left_of_round;
   const bool is_cause =
       departure == Departure::kBad ? !IsStartedOnce() : MayBeConsequence(now, id, member);
   if (phase == Phase::kDraining && has_unfinished_seat && first_failure.has_value() && is_cause) {

@@ -193,6 +193,10 @@ void State::EndReadopting(TimePoint now) {
   phase = Phase::kSealed;
   refused.clear();
   needs_telling = true;
+  // Those that came before the first node of the round wait from now on beside it.
+  for (auto& [id, member] : members.members()) {
+    if (member.standing == Standing::kWaiting && !member.waits_since) member.waits_since = now;
+  }
   growth = {.review_at = now};
   CloseIfAllSucceeded(now);
 }

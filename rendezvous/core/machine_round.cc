@@ -145,6 +145,7 @@ void State::DrainRound(TimePoint now, DrainCause cause, const std::string& reaso
   name_cause_at = cause == DrainCause::kLoss ? now
                   : IsCauseWanted()          ? now + kPeersWord
                                              : now + policy.first_cause_window;
+  health_awaited_until = now + LongestCheck();
   needs_review = true;
   next_review = now;
   needs_telling = true;
@@ -273,7 +274,7 @@ bool State::MayBeConsequence(TimePoint now, const NodeId& id, const Member& memb
   if (!first_failure.has_value() || first_failure->reporter == id) return false;
   const TimePoint failed_at = first_failure->date + policy.first_cause_window;
   if (!member.is_connected) return member.suspect_since <= failed_at;
-  return members.IsSilent(member, now) && member.last_word <= failed_at;
+  return members.IsSilent(member, now) && member.heard_at <= failed_at;
 }
 
 bool State::IsCauseUncertain(TimePoint now) const {
@@ -307,7 +308,7 @@ bool State::AwaitsPeersWord(TimePoint now) const {
     const Member* member = members.Find(entry.first);
     if (member == nullptr || member->standing == Standing::kWaiting) return false;
     // Its next beat shows that it lives; or none comes, and it is a suspect.
-    const bool is_unheard = member->last_word <= drained_at && !members.IsSilent(*member, now) &&
+    const bool is_unheard = member->heard_at <= drained_at && !members.IsSilent(*member, now) &&
                             now < member->last_word + 3 * members.beat_interval();
     return now < drained_at + kPeersWord || is_unheard;
   });
@@ -319,7 +320,7 @@ void State::ReviewDrain(TimePoint now) {
   needs_review = false;
   next_review = now + ReviewPause(members.members().size());
   review_by = now + kTick;  // whether all are quiet is not dated
-  for (const TimePoint at : {name_cause_at, drained_at + kPeersWord, HealthAwaitedUntil(),
+  for (const TimePoint at : {name_cause_at, drained_at + kPeersWord, health_awaited_until,
                              readopt_until, leader_back_by}) {
     if (at > now) review_by = std::min(review_by, at);
   }

@@ -195,6 +195,7 @@ struct RendezvousMachine::State {
   // kDraining.
   TimePoint drained_at;
   TimePoint name_cause_at;
+  TimePoint health_awaited_until;
   DrainCause drain_cause = DrainCause::kLoss;
   bool is_preemption = false;  // a loss: the node was told to end
   std::string drain_reason;
@@ -320,7 +321,7 @@ struct RendezvousMachine::State {
   bool HasCoordinator(const std::string& host) const;
   // Whether a node of the round may be found bad, which would be the cause of its end.
   bool AwaitsHealth(TimePoint now) const;
-  TimePoint HealthAwaitedUntil() const;  // of a round that is drained
+  Duration LongestCheck() const;  // beside the workers' end
   // The failure is one too many of its host: true, and the host is taken out.
   bool TakeOutForFailures(TimePoint now);
   // Workers are started once: nothing is gained by a restart that cannot be.

@@ -84,7 +84,12 @@ Member* Membership::BreakSession(const SessionBroken& event, TimePoint now) {
   return member;
 }
 
-void Membership::Hear(Member& member, TimePoint now, bool is_stuck) {
+void Membership::HearOfStranger(TimePoint now) {
+  EndQuiet(now);
+  last_word_ = last_word_from_elsewhere_ = now;
+}
+
+void Membership::EndQuiet(TimePoint now) {
   // The network has just come back, and some nodes take longer than others to do so, too. A quiet
   // of a few late beats has broken no link.
   const bool was_long = is_cut_off_ || last_word_ + kLongQuiet < now;
@@ -99,12 +104,16 @@ void Membership::Hear(Member& member, TimePoint now, bool is_stuck) {
       next_scan_ = std::min(next_scan_, now + closed_window());
     }
   }
+}
+
+void Membership::Hear(Member& member, TimePoint now, bool is_stuck) {
+  EndQuiet(now);
   member.is_stuck = is_stuck;
   if (is_stuck) {
     next_scan_ = std::min(next_scan_, member.last_heard + evict_after_);
   } else {
     member.last_heard = std::max(member.last_heard, now);
-    member.last_word = now;
+    member.last_word = member.heard_at = now;
   }
   last_word_ = now;
   if (IsRemote(member)) last_word_from_elsewhere_ = now;

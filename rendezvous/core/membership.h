@@ -43,6 +43,7 @@ struct Member {
   std::optional<TimePoint> waits_since;  // beside the round that runs
   TimePoint last_heard;                  // or as if it had been, where its silence is forgiven
   TimePoint last_word;                   // later by what has not counted since: see GrantAmnesty
+  TimePoint heard_at;                    // that word, by our clock
   TimePoint suspect_since;               // valid while !is_connected
   // Its end of the session closed while it was being heard: it is expected back from then on.
   std::optional<TimePoint> closed_at;
@@ -87,6 +88,8 @@ class Membership {
   void Remove(const NodeId& id);
   // `is_stuck`: its beat says that its agent does not work, so it is as silent as before.
   void Hear(Member& member, TimePoint now, bool is_stuck = false);
+  // A node that is none of ours has come: the network works, so who is silent may be judged.
+  void HearOfStranger(TimePoint now);
   // Nobody expires within `time`, as we were not listening. But of a node of which nothing was
   // heard for longest_silence() nothing is forgiven any more. The last `uncounted` of that time do
   // not count: in them we could hear nobody.
@@ -152,6 +155,8 @@ class Membership {
  private:
   // Before the member goes, or tells another name.
   void Unname(const Member& member);
+  // A word has come: what a time without any has cost the others is forgiven.
+  void EndQuiet(TimePoint now);
   // An agent that has just missed us: a look of 5 s, a pause of 2 s, and a message or two.
   static constexpr Duration kLongestReturn = std::chrono::seconds(8);
   // A beat costs the coordinator 0.15 ms of a CPU: with a thousand in a second that is little.

@@ -118,6 +118,7 @@ void State::ForgiveStall(TimePoint now) {
     if (at->has_value()) **at += lost;
   }
   if (phase == Phase::kDraining && name_cause_at > last_step) name_cause_at += lost;
+  health_awaited_until += lost;
   needs_review = true;
   bad_nodes.Postpone(lost);
   needs_telling = true;

@@ -62,7 +62,9 @@ class Leadership final : public JobMemory {
   std::optional<Election> election() const override;
   void Forget(Duration timeout) override { End(LeaderCore::Ending::kForget, timeout); }
   // etcd ends the job's keys when their lease is over.
-  void Leave(Duration timeout, Duration) override { End(LeaderCore::Ending::kLeave, timeout); }
+  void Leave(Duration timeout, std::optional<Duration>) override {
+    End(LeaderCore::Ending::kLeave, timeout);
+  }
   bool AwaitTurn(bool& has_waited) override;
   void EndWaits() override;
 

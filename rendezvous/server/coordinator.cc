@@ -128,10 +128,11 @@ class Coordinator::Loop final : public Inbox, public std::enable_shared_from_thi
 
   // The thread's own until Stop has returned.
   bool is_finished() const { return machine_.is_finished(); }
-  // How long nodes wait for a coordinator, with workers or without.
-  Duration nodes_wait() const {
+  // How long nodes wait for a coordinator, with workers or without; empty: none has come to tell.
+  std::optional<Duration> nodes_wait() const {
     const Policy* policy = machine_.policy();
-    return policy == nullptr ? Duration{0} : std::max(policy->orphan_timeout, policy->join_timeout);
+    if (policy == nullptr) return std::nullopt;
+    return std::max(policy->orphan_timeout, policy->join_timeout);
   }
   bool has_job() const { return is_taken_up_ || machine_.policy() != nullptr; }
   // A round has begun, here or under an earlier coordinator of the job.

@@ -48,8 +48,8 @@ std::string PathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/
 
 std::string NewPathOf(const std::string& run_dir) { return PathOf(run_dir) + ".new"; }
 
-// Of a coordinator that has ended before its job. Last written, by its date, when no node waits for
-// another one any more.
+// Of a coordinator that has ended before its job. Its modification time is the time until which
+// nodes wait for another one.
 std::string LeftPathOf(const std::string& run_dir) { return absl::StrCat(run_dir, "/left"); }
 
 std::string EncodeSpent(const RestartsSpent& spent) {
@@ -452,11 +452,13 @@ void JobFile::Tell(std::string text) const {
   });
 }
 
-void JobFile::Leave(Duration timeout, Duration nodes_wait) {
+void JobFile::Leave(Duration timeout, std::optional<Duration> nodes_wait) {
+  // Without a word of its nodes the job is as it was found.
+  if (!nodes_wait) return;
   const auto left = std::make_shared<std::promise<void>>();
-  thread_.Post([left, run_dir = run_dir_, nodes_wait] {
+  thread_.Post([left, run_dir = run_dir_, wait = *nodes_wait] {
     const std::string path = PathOf(run_dir);
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(nodes_wait).count();
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(wait).count();
     const timespec until{.tv_sec = time(nullptr) + seconds, .tv_nsec = 0};
     const timespec times[] = {until, until};
     // What fails leaves the file to the next coordinator, as a killed one does.

@@ -66,7 +66,7 @@ class JobFile final : public JobMemory {
   void Forget(Duration timeout) override;
   // Renames the file to "left", with the time until which nodes wait. A coordinator takes it up
   // until then. Later this job is over, whoever may have the port and the id.
-  void Leave(Duration timeout, Duration nodes_wait) override;
+  void Leave(Duration timeout, std::optional<Duration> nodes_wait) override;
 
  private:
   struct Next;  // to be written; shared with the thread

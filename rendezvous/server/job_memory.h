@@ -36,7 +36,7 @@ class JobMemory {
   virtual void Forget(Duration timeout) = 0;
   // The coordinator ends before its job: another one may take it up at once, as long as nodes wait
   // for one, which is `nodes_wait`. The last call, too.
-  virtual void Leave(Duration /*timeout*/, Duration /*nodes_wait*/) {}
+  virtual void Leave(Duration /*timeout*/, std::optional<Duration> /*nodes_wait*/) {}
 
   // Returns at once while the coordinator may speak, else when it may again, with `has_waited`.
   // False, after EndWaits: it may not.

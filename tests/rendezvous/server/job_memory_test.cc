@@ -34,7 +34,7 @@ class Gatekeeper final : public JobMemory {
     if (on_written) on_written();
   }
   void Forget(Duration) override { Note("forget"); }
-  void Leave(Duration, Duration) override { Note("leave"); }
+  void Leave(Duration, std::optional<Duration>) override { Note("leave"); }
   bool AwaitTurn(bool& has_waited) override {
     std::unique_lock lock(mutex_);
     has_waited = !is_open_;
