@@ -359,6 +359,8 @@ TEST_CASE("token: the step's file goes with its maker, also where that is killed
     StepNode step;
     const Node node = step.Run();
     REQUIRE_MESSAGE(step.job.WaitForFile(StepNode::kFile), node->Describe());
+    // By then its guardian knows of the file.
+    REQUIRE_MESSAGE(node->WaitForErr("waiting for the coordinator"), node->Describe());
     node->Signal(signal);
     CHECK(node->Wait() == 128 + signal);
     CHECK(Eventually([&] { return !step.job.HasFile(StepNode::kFile); }));
