@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "rendezvous/base/plain_text.h"
 #include "rendezvous/base/steady_clock.h"
@@ -36,23 +35,14 @@ std::string LastLineOf(const std::string& text) {
   return Cut(EscapeControl(text.substr(begin, end - begin + 1)));
 }
 
-std::vector<std::string> ReportingArgv(std::vector<std::string> argv) {
-  argv.insert(argv.begin(), {"/bin/sh", "-c", "\"$@\" 2>&1\necho $? >&2", "ddprun"});
-  return argv;
-}
-
 std::vector<std::string> ShellArgv(const std::string& command,
                                    const std::vector<std::string>& more) {
-  std::vector<std::string> argv = {"/bin/sh", "-c", command + (more.empty() ? "" : " \"$@\""),
-                                   "ddprun"};
+  // The command may end in a comment, so the line ends with it.
+  std::vector<std::string> argv = {
+      "/bin/sh", "-c", absl::StrCat("exec 2>&1\n", command, more.empty() ? "" : " \"$@\"", "\n"),
+      "ddprun"};
   argv.insert(argv.end(), more.begin(), more.end());
-  return ReportingArgv(std::move(argv));
-}
-
-ExitStatus ReportedEnd(const ToolRun& run) {
-  int code = 0;
-  if (!absl::SimpleAtoi(run.err, &code)) return ExitStatus{.is_unknown = true};
-  return ExitStatus{.exited = true, .code = code};
+  return argv;
 }
 
 HealthReport HealthOf(const ToolRun& run, Duration limit) {
@@ -67,11 +57,9 @@ HealthReport HealthOf(const ToolRun& run, Duration limit) {
     return Report(Health::kUnknown,
                   absl::StrCat("it did not end within ", seconds, " s (--health-timeout)", said));
   }
-  const ExitStatus end = ReportedEnd(run);
-  if (end.is_unknown) return Report(Health::kUnknown, "its exit code is not known" + said);
-  if (end.is_success()) return Report(Health::kHealthy, line);
-  if (end.code == 1) return Report(Health::kBad, line);
-  return Report(Health::kUnknown, absl::StrCat("it ended with ", ToString(end), said));
+  if (run.end.is_success()) return Report(Health::kHealthy, line);
+  if (run.end.exited && run.end.code == 1) return Report(Health::kBad, line);
+  return Report(Health::kUnknown, absl::StrCat("its end: ", ToString(run.end), said));
 }
 
 HealthCheck::HealthCheck(boost::asio::io_context& io, HealthProgram program)

@@ -21,14 +21,10 @@ struct HealthProgram {
   Duration limit{0};
 };
 
-// For RunTool: runs `argv`, whose stderr comes in line with stdout. A shell writes its exit code to
-// stderr, as the agent's walk over its children may reap the shell before RunTool looks.
-std::vector<std::string> ReportingArgv(std::vector<std::string> argv);
-// The same for a shell's command. Words of `more` are appended to it, each as it is.
+// What a shell runs as `command`: stderr comes in line with stdout. Words of `more` are appended to
+// the command, each as it is.
 std::vector<std::string> ShellArgv(const std::string& command,
                                    const std::vector<std::string>& more = {});
-// The end of what ReportingArgv ran; as a shell tells it: 137 after SIGKILL.
-ExitStatus ReportedEnd(const ToolRun& run);
 
 // The last line in which something stands, escaped and cut; "": there is none.
 std::string LastLineOf(const std::string& text);

@@ -20,8 +20,7 @@ std::string Outcome(const ToolRun& run) {
   if (!run.start_error.empty()) return "could not be started: " + run.start_error;
   if (run.is_late) return "did not end within 60 s and was killed";
   if (run.is_cut) return "wrote more than 256 KiB and was killed";
-  const ExitStatus end = ReportedEnd(run);
-  return end.is_success() ? "" : absl::StrCat("failed: ", ToString(end));
+  return run.end.is_success() ? "" : absl::StrCat("failed: ", ToString(run.end));
 }
 
 }  // namespace

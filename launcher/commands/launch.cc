@@ -243,7 +243,8 @@ std::optional<HealthProgram> HealthProgramOf(const LaunchConfig& config, const P
     const std::string ours = absl::StrCat("/proc/", getpid(), "/exe");
     SelfCheckProgram own =
         SelfCheckOf(ours, config.workers_per_node, placement.visible_devices, environment);
-    program.argv = ReportingArgv(std::move(own.argv));
+    program.argv = {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>&1"};
+    program.argv.insert(program.argv.end(), own.argv.begin(), own.argv.end());
     program.environment = std::move(own.environment);
   }
   return program;

@@ -195,8 +195,7 @@ ToolRun RunTool(const std::vector<std::string>& argv, const std::vector<std::str
     run.is_late = !run.has_ended;
   }
   if (!run.has_ended) kill(pid, SIGKILL);
-  // A zombie's number is nobody else's, and neither is its group's: nothing of it stays. One that
-  // the agent's walk over its children has reaped keeps what it left to that walk.
+  // A zombie's number is nobody else's, and neither is its group's: nothing of it stays.
   if (!run.end.is_unknown) kill(-pid, SIGKILL);
   if (!run.has_ended) {
     run.has_ended =

@@ -1,5 +1,8 @@
 #include "launcher/process/helper_pids.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
@@ -8,7 +11,7 @@ namespace {
 
 struct Helper {
   pid_t pid;
-  bool is_killed;  // it lives as long as its process group
+  bool is_held;  // by the kernel: it lives as long as its process group
 };
 
 // Of the process, as its children are.
@@ -31,17 +34,27 @@ void AddHelper(pid_t pid) { TheState().helpers.push_back({pid, false}); }
 std::vector<pid_t> Helpers() {
   std::vector<Helper>& helpers = TheState().helpers;
   std::erase_if(helpers, [](const Helper& helper) {
-    return helper.is_killed && kill(-helper.pid, 0) != 0 && errno == ESRCH;
+    return helper.is_held && kill(-helper.pid, 0) != 0 && errno == ESRCH;
   });
   std::vector<pid_t> pids;
   for (const Helper& helper : helpers) pids.push_back(helper.pid);
   return pids;
 }
 
-void RemoveHelper(pid_t pid, bool is_killed) {
-  const auto held = HoldHelpers();
-  std::erase_if(TheState().helpers, [pid](const Helper& helper) { return helper.pid == pid; });
-  if (is_killed) TheState().helpers.push_back({pid, true});
+bool IsHelper(pid_t pid) {
+  const auto hold = HoldHelpers();
+  return std::ranges::any_of(TheState().helpers, [pid](const Helper& helper) {
+    return helper.pid == pid && !helper.is_held;
+  });
+}
+
+void RemoveHelper(pid_t pid, bool is_held) {
+  {
+    const auto hold = HoldHelpers();
+    std::erase_if(TheState().helpers, [pid](const Helper& helper) { return helper.pid == pid; });
+    if (is_held) TheState().helpers.push_back({pid, true});
+  }
+  kill(getpid(), SIGCHLD);
 }
 
 }  // namespace ddprun::launcher

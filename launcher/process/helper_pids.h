@@ -17,9 +17,15 @@ std::unique_lock<std::mutex> HoldHelpers();
 // REQUIRES, both: the caller holds them. A helper leads a session of its own.
 void AddHelper(pid_t pid);
 std::vector<pid_t> Helpers();
-// It has ended, by itself or `is_killed`: then the kernel may hold some of its process group, which
-// stays a helper until that is gone. Takes hold of them itself.
-void RemoveHelper(pid_t pid, bool is_killed);
+
+// These take hold of them.
+//
+// Who has added it reaps it, and nobody else.
+bool IsHelper(pid_t pid);
+// It was reaped, or was killed in vain (`is_held`): the kernel may hold some of its process group,
+// which stays in Helpers() until that is gone. Sends this process a SIGCHLD: a sweep over its
+// children may have waited at this one (ProcessTable).
+void RemoveHelper(pid_t pid, bool is_held);
 
 }  // namespace ddprun::launcher
 

@@ -20,6 +20,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "launcher/process/helper_pids.h"
 #include "launcher/process/process_baseline.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/steady_clock.h"
@@ -165,12 +166,14 @@ void ProcessTable::AwaitChildSignal() {
   });
 }
 
-// Reaps every ended child that nobody watches. A watched one is left to its pidfd, which keeps the
-// order of deaths; WNOWAIT shows the same zombie again and again, so the sweep pauses there.
+// Reaps every ended child that nobody watches and that is no helper. A watched one is left to its
+// pidfd, which keeps the order of deaths; WNOWAIT shows the same zombie again and again, so the
+// sweep pauses there.
 void ProcessTable::Sweep() {
   bool is_changed = false;
   for (Ended ended = LookAtEnded(P_ALL, 0); ended.pid != 0; ended = LookAtEnded(P_ALL, 0)) {
     const auto child = children_.find(ended.pid);
+    if (child == children_.end() && IsHelper(ended.pid)) break;  // RemoveHelper() wakes us
     if (child == children_.end()) {
       ReapChild(ended.pid);
       is_changed = true;

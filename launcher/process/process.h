@@ -38,7 +38,8 @@ bool IsAncestor(pid_t pid);
 std::optional<bool> HasOpenFile(const std::string& folder,
                                 const std::function<bool(std::string_view)>& is_it);
 
-// Knows every child of this process and reaps them all; one object per process.
+// Knows every child of this process and reaps them all but helpers (helper_pids.h); one object per
+// process.
 //
 // Each worker is watched by a pidfd: epoll keeps the order in which several of them died, which a
 // walk over the children does not. Where pidfd_open is missing or forbidden, SIGCHLD and that walk

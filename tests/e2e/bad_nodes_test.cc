@@ -160,7 +160,7 @@ TEST_CASE("bad nodes: a check without a result is a warning, or refused") {
                                      "--health-unknown=refuse"};
   auto refused = job.Run(strict, {"print:ran"});
   CHECK_MESSAGE(refused->Wait() == 119, refused->Describe());
-  CHECK(refused->err() == Contains("it ended with exit code 3"));
+  CHECK(refused->err() == Contains("its end: exit code 3"));
   CHECK(refused->out().empty());
 }
 

@@ -4,10 +4,13 @@
 
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <string>
 
 #include "launcher/agent/site_command.h"
+#include "launcher/process/process.h"
+#include "rendezvous/base/steady_clock.h"
 #include "tests/support/contains.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
@@ -40,15 +43,40 @@ TEST_CASE("health check: 0 is healthy, 1 is bad, and the last line says why") {
 
 TEST_CASE("health check: all else is no result") {
   CHECK(Check("echo hm; exit 2") ==
-        HealthReport{Health::kUnknown, "it ended with exit code 2; its last line: hm"});
+        HealthReport{Health::kUnknown, "its end: exit code 2; its last line: hm"});
   CHECK(Check("/no/such/program").health == Health::kUnknown);
-  CHECK(Check("kill -9 $$").line == "it ended with exit code 137; its last line: Killed");
+  CHECK(Check("kill -9 $$").line == "its end: killed by signal 9 (SIGKILL)");
   const HealthReport late = Check("echo slow; exec sleep 1000", 1s);
   CHECK(late.health == Health::kUnknown);
   CHECK(late.line == "it did not end within 1 s (--health-timeout); its last line: slow");
   const HealthReport loud = Check("yes");
   CHECK(loud.line == Contains("it wrote more than 256 KiB"));
   CHECK(loud.line.size() <= rendezvous::kMaxHealthLineBytes);
+}
+
+// The walk over the agent's children takes each that has ended, but not what somebody waits for.
+TEST_CASE("health check: its end is known beside the walk over the agent's children") {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  REQUIRE(pthread_sigmask(SIG_BLOCK, &child, nullptr) == 0);
+  boost::asio::io_context io;
+  const ProcessTable table(io, /*use_pidfd=*/true, [] {});
+  HealthCheck check(io, {.argv = ShellArgv("sleep 1000 & exit 1"),
+                         .environment = {"PATH=/usr/bin:/bin"},
+                         .limit = 60s});
+  for (int i = 0; i < 200; ++i) {
+    std::optional<HealthReport> found;
+    check.Start([&](const HealthReport& report) { found = report; });
+    while (!found && io.run_one_for(60s) > 0) {
+    }
+    REQUIRE(found == HealthReport{Health::kBad, ""});
+  }
+  // What it has started in its process group went with it, and is reaped.
+  for (const TimePoint end = SteadyNow() + 60s; HasChildren() && SteadyNow() < end;) {
+    io.run_one_for(1s);
+  }
+  CHECK_FALSE(HasChildren());
 }
 
 TEST_CASE("health check: one that is stopped tells nothing, and the next one runs") {

@@ -6,30 +6,12 @@
 #include <vector>
 
 #include "launcher/cli/cli.h"
+#include "tests/launcher/cli/parse.h"
 
 namespace ddprun::launcher {
 namespace {
 
 using namespace std::chrono_literals;
-using Words = std::vector<std::string>;
-
-absl::StatusOr<ParseResult> Parse(const Words& words, const Words& variables = {}) {
-  std::vector<const char*> argv = {"ddprun"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(),
-                          {.variables = variables, .machine = {.cpu_count = 6}});
-}
-
-LaunchConfig Config(const Words& words, const Words& variables = {}) {
-  const auto result = Parse(words, variables);
-  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
-  return std::get<LaunchConfig>(*result);
-}
-
-std::string ErrorOf(const Words& words) {
-  const auto result = Parse(words);
-  return result.ok() ? "accepted" : std::string(result.status().message());
-}
 
 TEST_CASE("bad node options: no node is bad unless it is asked for") {
   const LaunchConfig config = Config({"p"});

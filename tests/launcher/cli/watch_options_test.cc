@@ -6,38 +6,20 @@
 #include <vector>
 
 #include "launcher/cli/cli.h"
+#include "tests/launcher/cli/parse.h"
 #include "tests/support/contains.h"
 
 namespace ddprun::launcher {
 namespace {
 
-using Words = std::vector<std::string>;
 using What = AskOptions::What;
 using std::chrono::seconds;
-
-absl::StatusOr<ParseResult> Parse(const Words& words, const Words& variables = {}) {
-  std::vector<const char*> argv = {"ddprun"};
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  return ParseCommandLine(static_cast<int>(argv.size()), argv.data(),
-                          {.variables = variables, .machine = {.cpu_count = 6}});
-}
-
-LaunchConfig Config(const Words& words, const Words& variables = {}) {
-  const auto result = Parse(words, variables);
-  REQUIRE_MESSAGE(result.ok(), result.status().ToString());
-  return std::get<LaunchConfig>(*result);
-}
 
 AskOptions AskOf(const Words& words) {
   const auto result = Parse(words);
   REQUIRE_MESSAGE(result.ok(), result.status().ToString());
   REQUIRE(std::holds_alternative<AskOptions>(*result));
   return std::get<AskOptions>(*result);
-}
-
-std::string ErrorOf(const Words& words, const Words& variables = {}) {
-  const auto result = Parse(words, variables);
-  return result.ok() ? "accepted" : std::string(result.status().message());
 }
 
 TEST_CASE("watch options: without them hangs are reported after 30 s, and no page is served") {
